@@ -1,0 +1,420 @@
+"""The vocabulary: every event type, in the order a run tells its story.
+
+A payload holds facts only: codes, enums, flags, counts, durations, ids, digests. No floats, no
+free text, no personal data; a report is computed from payloads alone and keeps its bytes after
+all content has been erased (docs/ledger-format.md, section 1). Adding a type is one class here.
+
+Changing a payload: raise ``SCHEMA`` and add the step from the old one in ``upcast.py``. Stored
+bytes never change.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ledger.integrity.canonical import encode_payload
+
+LEDGER_RUN_ID: Final = "$ledger"
+"""The run id of events about the ledger itself; no run may bear it."""
+
+# Python's ``$`` also matches before a last newline; ``\Z`` does not. pydantic's own engine
+# (Rust) has no such quirk, so the annotations below may use ``$``.
+ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}\Z"
+FOREIGN_TEXT_PATTERN: Final = r"[!-~]{1,200}\Z"
+"""What text that others sent (a model's name, a response id) must match to enter a payload."""
+
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
+Sha256Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ForeignText = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
+Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
+Turn = Literal[1, 2]
+RiskLevel = Literal["low", "medium", "high", "critical"]
+
+
+class Payload(BaseModel):
+    """The facts of one event. Frozen, strict: nothing is coerced and nothing unknown is kept."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", protected_namespaces=())
+
+    TYPE: ClassVar[str]
+    SCHEMA: ClassVar[int] = 1
+    TERMINAL: ClassVar[bool] = False
+    """True where a run's story ends with this event (reports and grades may follow)."""
+
+
+EVENT_TYPES: dict[str, type[Payload]] = {}
+
+_P = TypeVar("_P", bound=type[Payload])
+
+
+def _event(cls: _P) -> _P:
+    cls.TYPE = cls.__name__
+    EVENT_TYPES[cls.__name__] = cls
+    return cls
+
+
+@_event
+class LedgerCreated(Payload):
+    """Position 1 of every ledger, in ``$ledger``."""
+
+    format: Count
+    software_version: str
+    vkey: str | None
+
+
+@_event
+class RunStarted(Payload):
+    """One pass of requests over one candidate variant and one model begins.
+
+    ``settings`` holds the options that were given and no others; text and objects among them
+    enter as their SHA-256, the text itself is content.
+    """
+
+    candidate_id: Id
+    candidate_variant_id: Id | None
+    prompt_profile: Id | None
+    template_version: Count
+    template_sha256: Sha256Hex
+    model: ForeignText
+    endpoint: str
+    settings: dict[str, str | int | bool]
+    leak_rules_version: Count
+    software_version: str
+    actor: Id
+    tags: dict[Id, Id]
+
+
+@_event
+class RequestAccepted(Payload):
+    """A request passed intake and the leak guard. Content: its line, exactly as given."""
+
+    line: Count
+    incident_id: Id
+    policy_id: Id | None
+    facets: dict[Id, Id]
+    system_prompt_sha256: Sha256Hex
+    contract_sha256: Sha256Hex
+
+
+@_event
+class RequestRejected(Payload):
+    """A line that is no replay request, or repeats one. Run-level. Content: the line."""
+
+    line: Count
+    request_id: Id | None
+    code: str
+    field: str | None
+    first_line: Count | None
+
+
+class Finding(BaseModel):
+    """One hit of the leak guard: which rule and where, never the value."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    rule: str
+    path: str
+
+
+@_event
+class LeakRejected(Payload):
+    """A request that holds its own evaluation labels. Run-level. Content: the line."""
+
+    line: Count
+    request_id: Id | None
+    findings: list[Finding]
+
+
+@_event
+class IntakeCompleted(Payload):
+    """The whole file was read. ``lines`` counts the lines that are not blank."""
+
+    lines: Count
+    accepted: Count
+    rejected: Count
+    leaking: Count
+    input_sha256: Sha256Hex
+    selection: dict[str, str | int] | None
+
+
+@_event
+class RunBlocked(Payload):
+    """The run ends before any call. ``failures``: run-level codes."""
+
+    TERMINAL: ClassVar[bool] = True
+
+    failures: list[str]
+
+
+@_event
+class ModelCallStarted(Payload):
+    """Intent, durable before the first byte goes out. Content: the body sent."""
+
+    attempt: Annotated[int, Field(ge=1)]
+    turn: Turn
+    body_bytes: Count
+    quote_withheld: bool
+
+
+@_event
+class ModelCalled(Payload):
+    """A whole reply came. Token counts the reply did not give are null. Content: the raw body."""
+
+    attempt: Annotated[int, Field(ge=1)]
+    turn: Turn
+    http_status: Count | None
+    response_id: ForeignText | None
+    model: ForeignText | None
+    finish_reason: ForeignText | None
+    system_fingerprint: ForeignText | None
+    odd_metadata: bool
+    prompt_tokens: Count | None
+    completion_tokens: Count | None
+    total_tokens: Count | None
+    cached_tokens: Count | None
+    reasoning_tokens: Count | None
+    body_bytes: Count
+    body_truncated: bool
+    scrubbed: Count
+    duration_us: Count
+
+
+@_event
+class ModelCallFailed(Payload):
+    """An attempt that gave no reply to decide on. Content: error text and body.
+
+    ``outcome_unknown``: the request may have been sent and no whole reply came.
+    ``duration_us`` is null where the process that made the call did not live to tell.
+    """
+
+    attempt: Annotated[int, Field(ge=1)]
+    turn: Turn
+    code: str
+    http_status: Count | None
+    retry_after_ms: Count | None
+    wait_ms: Count | None
+    will_retry: bool
+    outcome_unknown: bool
+    duration_us: Count | None
+
+
+@_event
+class ParseFailed(Payload):
+    """The reply broke the contract."""
+
+    turn: Turn
+    code: str
+    fields: list[str]
+
+
+@_event
+class Retried(Payload):
+    """The corrective turn begins; ``turn`` is the next one."""
+
+    turn: Turn
+    code: str
+
+
+@_event
+class OutputAccepted(Payload):
+    """The answer keeps the contract. Content: the output, canonical JSON."""
+
+    turn: Turn
+    risk_level: RiskLevel
+    requires_human_approval: bool
+    blocked_by_policy: bool
+    allowances: list[str]
+
+
+@_event
+class FallbackApplied(Payload):
+    """The fail-closed result. ``turn`` is null where the request was never sent or sent no more."""
+
+    code: str
+    turn: Turn | None
+
+
+@_event
+class RunResumed(Payload):
+    """A driver took the run up again and closed ``outcomes_unknown`` open calls."""
+
+    actor: Id
+    outcomes_unknown: Count
+
+
+class Counts(BaseModel):
+    """Requests and the seven outcomes that add up to them."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    requests: Count
+    accepted_first: Count
+    accepted_after_retry: Count
+    fallback_records: Count
+    leak_rejected: Count
+    rejected: Count
+    not_started: Count
+    incomplete: Count
+
+
+@_event
+class RunCompleted(Payload):
+    """Every request has its result."""
+
+    TERMINAL: ClassVar[bool] = True
+
+    outcome: Literal["completed", "auth_error"]
+    counts: Counts
+
+
+@_event
+class RunAbandoned(Payload):
+    """Ended for good by a person, results or not. Content: a note."""
+
+    TERMINAL: ClassVar[bool] = True
+
+    actor: Id
+    reason: Id
+    counts: Counts
+
+
+@_event
+class ReportIssued(Payload):
+    """A report with these bytes was given out."""
+
+    kind: str
+    format: str
+    projection: str
+    renderer_version: Count
+    as_of_position: Count
+    sha256: Sha256Hex
+    actor: Id
+
+
+@_event
+class GradesRecorded(Payload):
+    """Labels, kept apart from the run, were joined to its results. Content: the labels."""
+
+    labels_sha256: Sha256Hex
+    label_schema: str
+    counts: dict[str, Count]
+    grades: list[dict[str, str | int | bool | None]]
+
+
+@_event
+class ContentRedacted(Payload):
+    """The content of these positions was erased. In ``$ledger``. Content: who, legal basis."""
+
+    positions: Annotated[list[Count], Field(max_length=1000)]
+    reason: Id
+    actor: Id
+
+
+@_event
+class RetentionSet(Payload):
+    """Content is kept for at least ``days``."""
+
+    days: Count
+
+
+@_event
+class LegalHoldSet(Payload):
+    """Nothing of the run (of the ledger, where null) may be erased."""
+
+    hold_id: Id
+    run_id: Id | None
+
+
+@_event
+class LegalHoldLifted(Payload):
+    """The hold is over."""
+
+    hold_id: Id
+    run_id: Id | None
+
+
+@_event
+class KeyRotated(Payload):
+    """Checkpoints from here on are signed by this key."""
+
+    vkey: str
+
+
+TERMINAL_TYPES: Final = frozenset(n for n, t in EVENT_TYPES.items() if t.TERMINAL)
+AFTER_TERMINAL_TYPES: Final = frozenset({"ReportIssued", "GradesRecorded"})
+"""What may follow a run's terminal event. Reports never count these."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event before its append: what the writer knows of it.
+
+    ``payload`` is the decoded form of ``payload_json`` (JCS bytes); folds read the former, the
+    hash covers the latter. ``salt`` is given only when a ledger is made again from a record of it;
+    None lets the store draw 32 fresh bytes where there is content.
+    """
+
+    event_id: str
+    type: str
+    schema: int
+    run_id: str
+    request_id: str | None
+    payload: Mapping[str, Any]
+    payload_json: bytes
+    content: bytes | None = None
+    salt: bytes | None = None
+
+
+class Event(NamedTuple):
+    """An event as folds see it: envelope and payload, never content."""
+
+    position: int
+    event_id: str
+    type: str
+    schema: int
+    run_id: str
+    run_version: int
+    request_id: str | None
+    request_version: int | None
+    recorded_at: str
+    payload: Mapping[str, Any]
+
+
+def new_event(
+    payload: Payload,
+    *,
+    run_id: str,
+    request_id: str | None = None,
+    content: bytes | str | None = None,
+    event_id: str | None = None,
+    salt: bytes | None = None,
+) -> NewEvent:
+    """Make an event ready to append. Text content becomes its UTF-8 bytes."""
+    fields = payload.model_dump()
+    return NewEvent(
+        event_id=event_id or new_event_id(),
+        type=payload.TYPE,
+        schema=payload.SCHEMA,
+        run_id=run_id,
+        request_id=request_id,
+        payload=fields,
+        payload_json=encode_payload(fields),
+        content=content.encode("utf-8") if isinstance(content, str) else content,
+        salt=salt,
+    )
+
+
+def new_event_id() -> str:
+    """A UUIDv7 (RFC 9562, section 5.7): 48 bits of Unix milliseconds, 74 random bits."""
+    stamp = time.time_ns() // 1_000_000
+    rand = int.from_bytes(os.urandom(10), "big")
+    value = (stamp & (2**48 - 1)) << 80 | 0x7 << 76 | (rand >> 68 & 0xFFF) << 64
+    value |= 0b10 << 62 | (rand & (2**62 - 1))
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
