@@ -1,0 +1,1 @@
+"""What the tests stand on: real database servers and a real endpoint, started and stopped by the test run."""
