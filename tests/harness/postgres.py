@@ -229,7 +229,8 @@ def _start_programs(programs: Path) -> Server:
         if account is not None:
             if not _open_to_all(programs):
                 programs = _copy_of_wheel(programs, base)
-            shutil.chown(base, account)
+            for path in (base, *base.rglob("*")):  # the account removes them all when the server ends
+                os.chown(path, pwd.getpwnam(account).pw_uid, -1, follow_symlinks=False)
         password = _init(programs, base, account)
         return _serve(programs, base, account, password)
     except BaseException:
@@ -259,7 +260,9 @@ def _copy_of_wheel(programs: Path, base: Path) -> Path:
         raise Unavailable(f"{programs} is closed to the account that must run them")
     for folder in (package, package.with_name(f"{WHEEL}.libs")):  # the second: libraries found relative to the first
         if folder.exists():
-            shutil.copytree(folder, base / "wheel" / folder.name, symlinks=True)
+            shutil.copytree(
+                folder, base / "wheel" / folder.name, symlinks=True, ignore=shutil.ignore_patterns("include")
+            )
     return base / "wheel" / WHEEL / programs.relative_to(package)
 
 
@@ -306,7 +309,7 @@ GUARD = """
 exec 3<&0
 "$@" >"$BASE/log" 2>&1 </dev/null 3<&- & server=$!
 ( read -r _ <&3; kill -INT "$server" ) & watcher=$!
-wait "$server" && rm -rf "$BASE"
+wait "$server" && rm -rf "$BASE" 2>/dev/null
 kill "$watcher" 2>/dev/null
 """
 
