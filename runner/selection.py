@@ -1,0 +1,79 @@
+"""Which lines of a file a run takes: a range, named requests, a sample, or all of them.
+
+A sample is drawn by hashing the seed with each line's ordinal, so that the same seed takes the
+same lines on any machine, and any Python, for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from runner.plan import RunError
+from runner.requests import read_lines
+from runner.settings import RunSettings
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Ordinals count the lines that are not blank, from 1."""
+
+    first: int = 1
+    last: int | None = None
+    request_ids: frozenset[str] | None = None
+    sample: frozenset[int] | None = None
+    recorded: dict[str, str | int] | None = None
+    """What ``IntakeCompleted`` says of it; None where every line is taken."""
+
+    def takes(self, ordinal: int, request_id: str | None) -> bool:
+        if ordinal < self.first or (self.last is not None and ordinal > self.last):
+            return False
+        if self.sample is not None and ordinal not in self.sample:
+            return False
+        return self.request_ids is None or request_id in self.request_ids
+
+
+def select(settings: RunSettings, stream: BinaryIO) -> Selection:
+    """The selection that the settings ask for. A sample reads the stream once and rewinds it.
+
+    Raises ``RunError`` where a sample is asked of a stream that cannot be rewound.
+    """
+    recorded: dict[str, str | int] = {}
+    first, last = 1, None
+    if settings.limit is not None:
+        first, last = (int(part) for part in settings.limit.split("-"))
+        recorded["limit"] = settings.limit
+    if settings.request_ids is not None:
+        ids = "\n".join(sorted(set(settings.request_ids)))
+        recorded["request_ids"] = len(set(settings.request_ids))
+        recorded["request_ids_sha256"] = hashlib.sha256(ids.encode()).hexdigest()
+    sample = None
+    if settings.sample is not None:
+        if not stream.seekable():
+            raise RunError("--sample needs a file that can be read twice, not a pipe")
+        seed = settings.sample_seed or 0
+        sample = _draw(stream, settings.sample, seed, first, last)
+        recorded |= {"sample": settings.sample, "sample_seed": seed}
+    return Selection(
+        first=first,
+        last=last,
+        request_ids=None if settings.request_ids is None else frozenset(settings.request_ids),
+        sample=sample,
+        recorded=recorded or None,
+    )
+
+
+def _draw(stream: BinaryIO, size: int, seed: int, first: int, last: int | None) -> frozenset[int]:
+    start = stream.tell()
+    drawn = heapq.nsmallest(size, _keys(stream, seed, first, last))
+    stream.seek(start)
+    return frozenset(ordinal for _, ordinal in drawn)
+
+
+def _keys(stream: BinaryIO, seed: int, first: int, last: int | None) -> Iterator[tuple[bytes, int]]:
+    for ordinal, _ in enumerate(read_lines(stream), start=1):
+        if ordinal >= first and (last is None or ordinal <= last):
+            yield hashlib.sha256(f"{seed}:{ordinal}".encode()).digest(), ordinal
