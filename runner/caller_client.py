@@ -58,7 +58,14 @@ class AdaptedClient:
         except Exception as error:  # whatever a caller's client raises is a failed call, never ours to raise
             timed_out = "timeout" in type(error).__name__.lower()
             return self._fault("transport_timeout" if timed_out else "transport_connect", error, began)
-        return self._exchange(response, began)
+        try:
+            response.raise_for_status()
+        except Exception as error:
+            status = _status(response) or _status(getattr(error, "response", None))
+            if status is None:
+                return self._fault("transport_connect", error, began)
+            return self._exchange(status, f"{type(error).__name__}: {error}".encode("utf-8", "replace"), began)
+        return self._exchange(_status(response), _raw_body(response), began)
 
     def _fault(self, code: Any, error: BaseException, began: float) -> TransportFault:
         detail, scrubbed = self._scrubber.scrub(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
@@ -70,16 +77,7 @@ class AdaptedClient:
             scrubbed=scrubbed,
         )
 
-    def _exchange(self, response: Any, began: float) -> Exchange:
-        status = _status(response)
-        try:
-            response.raise_for_status()
-            raw = encode_keeping_integers(response.json())
-        except CanonicalError as error:
-            raw = f"a body that is not JSON: {error}".encode("utf-8", "replace")
-        except Exception as error:
-            status = status if status is not None else _status(getattr(error, "response", None))
-            raw = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+    def _exchange(self, status: int | None, raw: bytes, began: float) -> Exchange:
         kept = raw if len(raw) <= BODY_CEILING else raw[:KEPT_OF_LARGE_BODY]
         body, scrubbed = self._scrubber.scrub(kept)
         return Exchange(
@@ -95,6 +93,16 @@ class AdaptedClient:
 
     def _elapsed(self, began: float) -> int:
         return max(0, round((self._clock() - began) * 1_000_000))
+
+
+def _raw_body(response: Any) -> bytes:
+    """The body as canonical JSON; where there is none, a text that reads as a bad envelope."""
+    try:
+        return encode_keeping_integers(response.json())
+    except CanonicalError as error:
+        return f"a body that JSON cannot hold: {error}".encode("utf-8", "replace")
+    except Exception as error:  # a caller's response may raise anything
+        return f"{type(error).__name__}: {error}".encode("utf-8", "replace")
 
 
 def _status(response: Any) -> int | None:

@@ -1,0 +1,232 @@
+"""A run killed at any moment and resumed: nothing lost, nothing called twice, every call accounted for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger import open_ledger
+from ledger.events import Event
+from ledger.projections.rebuild import check
+from ledger.projections.report import report
+from tests.harness.mock_endpoint import MockEndpoint
+
+KILLS = int(os.environ.get("REPLAY_LEDGER_KILLS", "25"))
+REQUESTS = 60
+COMMAND = [sys.executable, "-m", "cli"]
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def write_requests(path: Path, run_id: str, count: int = REQUESTS) -> Path:
+    lines = [
+        json.dumps(
+            {
+                "schema_version": "agent_nemotron_replay_request_v1",
+                "run_id": run_id,
+                "incident_id": f"INC-{number}",
+                "candidate_id": "nemo_nemotron_fabric",
+                "system_prompt": "You decide about incidents. Return JSON.",
+                "user_prompt": f"What should be done in {run_id} about number {number}?",
+                "incident_context": {"alertname": "KubePodCrashLooping", "number": number},
+                "source_metadata": {},
+                "metadata": {
+                    "request_only": True,
+                    "not_replacement_evidence": True,
+                    "candidate_variant_id": "nemo_nemotron_fabric__contract_tuned_v1",
+                    "prompt_profile": "contract_tuned_v1",
+                },
+            }
+        )
+        for number in range(count)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def start(arguments: list[str], *, folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def run_arguments(ledger_url: str, file: Path, endpoint: MockEndpoint) -> list[str]:
+    options = ["--model", "mock-1", "--base-url", endpoint.base_url, "--no-api-key", "-j", "8"]
+    return ["run", str(file), "--ledger", ledger_url, *options]
+
+
+def events_by_request(ledger_url: str, run_id: str) -> tuple[dict[str, list[Event]], dict[int, bytes], list[Event]]:
+    with open_ledger(ledger_url, "read") as store:
+        events = [event for event in store.events(run_id) if isinstance(event, Event)]
+        started = [event.position for event in events if event.type == "ModelCallStarted"]
+        bodies = store.contents(started)
+    by_request = defaultdict(list)
+    for event in events:
+        if event.request_id is not None:
+            by_request[event.request_id].append(event)
+    return by_request, bodies, events
+
+
+def results_of(events: list[Event]) -> list[Event]:
+    return [event for event in events if event.type in ("OutputAccepted", "FallbackApplied")]
+
+
+@pytest.fixture
+def endpoint(mock_endpoint: Callable[..., MockEndpoint]) -> Iterator[MockEndpoint]:
+    """Mostly answers well; now and then badly, so that retries and second turns are cut as well."""
+    script = [{"content": "no json"}, *[{} for _ in range(6)], {"status": 503}, *[{} for _ in range(7)]]
+    yield mock_endpoint(script, delay_ms=25, loop=True)
+
+
+@pytest.mark.timeout(900)
+def test_a_run_killed_at_random_moments_and_resumed_ends_with_exactly_one_result_each(
+    ledger_url: str, endpoint: MockEndpoint, tmp_path: Path
+) -> None:
+    chance = random.Random(20_261_130)
+    subprocess.run(
+        [*COMMAND, "db", "upgrade", "--ledger", ledger_url],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        check=True,
+        capture_output=True,
+    )
+    moments = Counter[str]()
+    for number in range(KILLS):
+        run_id = f"killed-{number}"
+        file = write_requests(tmp_path / f"{run_id}.jsonl", run_id)
+        process = start(run_arguments(ledger_url, file, endpoint), folder=tmp_path)
+        wait_for_run(ledger_url, run_id, process)
+        time.sleep(chance.uniform(0.0, 0.35))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        before, _, _ = events_by_request(ledger_url, run_id)
+        decided = {request for request, events in before.items() if results_of(events)}
+        open_calls = count_open(before)
+        resumed = start(["resume", run_id, str(file), "--ledger", ledger_url], folder=tmp_path)
+        out, err = resumed.communicate(timeout=120)
+        if b"has ended" in err:
+            moments["after its end"] += 1
+        else:
+            assert resumed.returncode in (0, 1), err.decode()
+            moments["with calls open" if open_calls else "between calls"] += 1
+        check_run(ledger_url, run_id, endpoint, before, decided, open_calls)
+    assert moments["with calls open"] >= KILLS // 4, moments
+    with open_ledger(ledger_url, "read") as store:
+        assert check(store) == []
+
+
+def wait_for_run(ledger_url: str, run_id: str, process: subprocess.Popen[bytes]) -> None:
+    """Until the run's first event is there; the kill then falls anywhere from intake to the end."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with open_ledger(ledger_url, "read") as store:
+            if store.version(run_id):
+                return
+        if process.poll() is not None:
+            raise AssertionError(process.communicate()[1].decode())
+        time.sleep(0.01)
+    raise AssertionError("the run did not begin")
+
+
+def count_open(by_request: dict[str, list[Event]]) -> int:
+    counts = Counter(event.type for events in by_request.values() for event in events)
+    return counts["ModelCallStarted"] - counts["ModelCalled"] - counts["ModelCallFailed"]
+
+
+def check_run(
+    ledger_url: str,
+    run_id: str,
+    endpoint: MockEndpoint,
+    before: dict[str, list[Event]],
+    decided: set[str],
+    open_calls: int,
+) -> None:
+    after, bodies, events = events_by_request(ledger_url, run_id)
+    assert len(after) == REQUESTS
+    assert all(len(results_of(own)) == 1 for own in after.values())
+    for request in decided:
+        assert after[request] == before[request], f"{request} had its result and was touched again"
+    in_doubt = [e for own in after.values() for e in own if e.payload.get("code") == "outcome_unknown"]
+    assert len([e for e in in_doubt if e.type == "ModelCallFailed"]) == open_calls
+    assert count_open(after) == 0
+    called = Counter(
+        line["sha256"] for line in endpoint.requests() if line["sha256"] in {_sha(body) for body in bodies.values()}
+    )
+    intended = Counter(_sha(body) for body in bodies.values())
+    assert not called - intended, "a call was made that no ModelCallStarted foretold"
+    assert sum(called.values()) >= sum(intended.values()) - open_calls
+    completed = [event for event in events if event.type == "RunCompleted"]
+    with open_ledger(ledger_url, "read") as store:
+        told = report(store, run_id)
+    assert len(completed) == 1
+    assert {name: told[name] for name in completed[0].payload["counts"]} == completed[0].payload["counts"]
+    assert told["calls"]["started"] == sum(intended.values())
+
+
+def _sha(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def test_a_second_driver_of_a_run_is_refused_and_calls_nothing(
+    ledger_url: str, mock_endpoint: Callable[..., MockEndpoint], tmp_path: Path
+) -> None:
+    slow = mock_endpoint(delay_ms=1500)
+    file = write_requests(tmp_path / "one.jsonl", "driven", count=4)
+    first = start(run_arguments(ledger_url, file, slow), folder=tmp_path)
+    deadline = time.monotonic() + 60
+    while slow.stats()["calls"] < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for arguments in (
+        ["resume", "driven", str(file), "--ledger", ledger_url],
+        ["abandon", "driven", "--reason", "test", "--ledger", ledger_url],
+        run_arguments(ledger_url, file, slow),
+    ):
+        second = start(arguments, folder=tmp_path)
+        _, err = second.communicate(timeout=60)
+        assert second.returncode == 2, err.decode()
+        assert b"being driven by" in err
+        assert b"Traceback" not in err
+    _, err = first.communicate(timeout=60)
+    assert first.returncode == 0, err.decode()
+    assert slow.stats()["calls"] == 4
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_stops_sending_records_what_is_in_flight_and_tells_how_to_resume(
+    ledger_url: str, mock_endpoint: Callable[..., MockEndpoint], tmp_path: Path, name: str, code: int
+) -> None:
+    endpoint = mock_endpoint(delay_ms=700)
+    file = write_requests(tmp_path / "stopped.jsonl", "stopped", count=40)
+    process = start(run_arguments(ledger_url, file, endpoint), folder=tmp_path)
+    deadline = time.monotonic() + 60
+    while endpoint.stats()["calls"] < 8 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(getattr(signal, name))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err.decode()
+    assert b"replay-ledger resume stopped" in err
+    after, _, _ = events_by_request(ledger_url, "stopped")
+    assert count_open(after) == 0, "replies in flight were awaited and recorded"
+    calls = endpoint.stats()["calls"]
+    assert 8 <= calls < 40
+    assert sum(1 for own in after.values() if results_of(own)) == calls
+    resumed = start(["resume", "stopped", "--ledger", ledger_url, "-j", "32"], folder=tmp_path)
+    _, err = resumed.communicate(timeout=60)
+    assert resumed.returncode == 0, err.decode()
+    assert endpoint.stats()["calls"] == 40
