@@ -282,8 +282,8 @@ def _init(programs: Path, base: Path, account: str | None) -> str:
     secret.write_text(password, encoding="ascii")
     if account is not None:
         shutil.chown(secret, account)
-    command = [programs / "initdb", "-D", base / "data", "-U", "ledger", "--pwfile", secret, "--auth=scram-sha-256"]
-    command += ["--encoding=UTF8", "--locale=C", "--no-sync"]
+    command = [str(programs / "initdb"), "-D", str(base / "data"), "-U", "ledger", "--pwfile", str(secret)]
+    command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"]
     outcome = None
     for locale in (["--locale-provider=icu", "--icu-locale=en-US"], []):
         outcome = subprocess.run(
