@@ -43,6 +43,8 @@ class MockEndpoint:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
 
 
 def start(
@@ -79,8 +81,8 @@ def _wait_until_ready(endpoint: MockEndpoint) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline:
         if endpoint.process.poll() is not None:
-            assert endpoint.process.stderr is not None
-            raise RuntimeError(f"the endpoint ended: {endpoint.process.stderr.read().decode(errors='replace')}")
+            _, complaint = endpoint.process.communicate()
+            raise RuntimeError(f"the endpoint ended: {complaint.decode(errors='replace')}")
         try:
             endpoint.stats()
         except (URLError, OSError):

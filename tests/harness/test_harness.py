@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -72,12 +70,11 @@ def test_a_server_does_not_outlive_a_test_run_that_was_killed() -> None:
         postgres.program_source()
     except postgres.Unavailable as reason:
         pytest.skip(str(reason))
-    run = subprocess.Popen([sys.executable, "-c", START_AND_WAIT], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert run.stdout is not None
-    url = run.stdout.readline().strip()
-    psycopg.connect(url).close()
-    os.kill(run.pid, signal.SIGKILL)
-    run.wait()
+    with subprocess.Popen([sys.executable, "-c", START_AND_WAIT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        url = run.stdout.readline().strip()
+        psycopg.connect(url).close()
+        run.kill()
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         try:
