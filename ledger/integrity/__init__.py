@@ -1,0 +1,1 @@
+"""What makes the record checkable: canonical bytes, the Merkle tree, signed notes, and the verifier."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -182,7 +182,7 @@ def test_nesting_has_a_limit_that_is_an_error_and_not_a_crash() -> None:
                 encoder({"a": [just_fits["a"]]})
 
 
-class Colour(str, Enum):
+class Colour(StrEnum):
     RED = "red"
 
 
