@@ -48,10 +48,7 @@ ACCEPT_REQUEST: Final = Change(
     "insert",
     "requests",
     _REQUEST,
-    (
-        *("line", "incident_id", "policy_id", "facets", "accepted_position", "accepted_at"),
-        "outcome_unknown",
-    ),
+    (*("line", "incident_id", "policy_id", "facets", "accepted_position", "accepted_at"), "outcome_unknown"),
 )
 NOTE_ERROR: Final = Change("update", "requests", _REQUEST, ("error",), ("first_error",))
 NOTE_UNKNOWN: Final = Change("update", "requests", _REQUEST, ("error", "outcome_unknown"), ("first_error",))
@@ -65,10 +62,7 @@ APPLY_FALLBACK: Final = Change("update", "requests", _REQUEST, _RESULT, ("first_
 # --- model calls ---------------------------------------------------------------------------
 
 START_CALL: Final = Change(
-    "insert",
-    "model_calls",
-    _CALL,
-    ("turn", "state", "started_position", "started_at", "sent_bytes", "quote_withheld"),
+    "insert", "model_calls", _CALL, ("turn", "state", "started_position", "started_at", "sent_bytes", "quote_withheld")
 )
 FAIL_CALL: Final = Change(
     "update",
@@ -216,7 +210,7 @@ def _call_failed(event: Event) -> Iterable[RowChange]:
         if unknown
         else (NOTE_ERROR, (code, code, run_id, request_id))
     )
-    return (FAIL_CALL, values), noted, _failure(event, code, turn=p["turn"], attempt=p["attempt"])
+    return ((FAIL_CALL, values), noted, _failure(event, code, turn=p["turn"], attempt=p["attempt"]))
 
 
 def _parse_failed(event: Event) -> Iterable[RowChange]:
