@@ -1,1 +1,66 @@
-"""Command line."""
+"""The entry point of ``replay-ledger``: the verbs under their headings, and how the program ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from commands._click import WIDTH, Group
+from commands._failures import guarded, occupy_standard_streams, silence_standard_streams
+from commands._options import common_options
+from commands._session import Session
+
+PROGRAM: Final = "replay-ledger"
+SECTIONS: Final = {
+    "Run": {
+        "demo": "commands.demo:demo",
+        "prepare": "commands.prepare:prepare",
+        "ping": "commands.ping:ping",
+        "run": "commands.run:run",
+        "resume": "commands.resume:resume",
+        "abandon": "commands.abandon:abandon",
+    },
+    "Read": {
+        "runs": "commands.runs:runs",
+        "show": "commands.show:show",
+        "results": "commands.results:results",
+        "report": "commands.report:report",
+    },
+    "Prove": {
+        "verify": "commands.verify:verify",
+        "rebuild": "commands.rebuild:rebuild",
+    },
+    "Operate": {
+        "db": "commands.db:db",
+    },
+}
+
+
+@click.group(
+    cls=Group,
+    sections=SECTIONS,
+    params=common_options(ledger=True),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
+    epilog="Each option may be given as REPLAY_LEDGER_<OPTION> in the environment, or in --env-file.",
+)
+@click.version_option(package_name=PROGRAM)
+def cli() -> None:
+    """Replay past incidents through a candidate agent, and keep a record that can be checked again.
+
+    New here? `replay-ledger demo` shows it all without a key or a network.
+    """
+
+
+def main() -> int:
+    """Run the program; the value is its exit code."""
+    occupy_standard_streams()
+    state = Session()
+    code = guarded(state, lambda: cli.main(prog_name=PROGRAM, obj=state, standalone_mode=False))
+    silence_standard_streams()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

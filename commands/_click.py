@@ -1,0 +1,66 @@
+"""Our verbs and their group: help under headings, loaded when it is needed, with examples."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from commands._options import common_options
+
+WIDTH: Final = 100
+
+
+class Command(click.Command):
+    """A verb. ``examples`` are whole command lines; a verb without one does not load.
+
+    Every verb takes the common options; ``ledger`` False leaves ``--ledger`` out.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str], ledger: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+        self.params.extend(common_options(ledger=ledger))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"  {example}\n")
+        super().format_epilog(ctx, formatter)
+
+
+class Group(click.Group):
+    """Verbs under headings, each imported when it is first needed.
+
+    ``sections``: heading -> verb -> ``module:attribute``.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = sections
+        self._places = {verb: place for verbs in sections.values() for verb, place in verbs.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = self._places.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{place} is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, verbs in self.sections.items():
+            rows = []
+            for verb in verbs:
+                command = self.get_command(ctx, verb)
+                if command is not None and not command.hidden:
+                    rows.append((verb, command.get_short_help_str(limit=formatter.width)))
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=12)

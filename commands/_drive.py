@@ -1,0 +1,144 @@
+"""What ``run`` and ``resume`` share: signals while a run is driven, and what is said after it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Final
+
+from commands._failures import Refused
+from commands._ledger import typed_again
+from commands._options import STDIN
+from commands._output import ReaderGone, say, write_data
+from commands._progress import terminal_line
+from commands._session import Session, shown_url
+from commands._summary import counts_line, exit_code, gate_lines, usable_line
+from ledger.projections.report import report as make_report
+from ledger.render import report_json
+from ledger.store import Store
+from runner.plan import Fault, Faults, Progress, RunOutcome, no_progress
+from runner.stop import Signal, StopSignal
+
+SHOWN_FAULTS: Final = 20
+
+Drive = Callable[[Progress, StopSignal], Awaitable[RunOutcome]]
+
+
+@contextmanager
+def opened_lines(name: str) -> Iterator[BinaryIO]:
+    """The file of requests, or standard input for ``-``. Raises ``OSError`` bearing the name."""
+    if name == STDIN:
+        if sys.stdin is None:
+            raise Refused("standard input is closed")
+        yield sys.stdin.buffer
+        return
+    with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
+        yield file
+
+
+def drive(work: Drive) -> RunOutcome:
+    """Drive a run to its end, or until Ctrl-C or SIGTERM; a second signal stops it at once."""
+    line = terminal_line(sys.stderr)
+    try:
+        return asyncio.run(_listening(work, line or no_progress))
+    finally:
+        if line is not None:
+            line.close()
+
+
+async def _listening(work: Drive, progress: Progress) -> RunOutcome:
+    stop = StopSignal()
+    loop = asyncio.get_running_loop()
+    names: dict[signal.Signals, Signal] = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM"}
+    for number, name in names.items():
+        loop.add_signal_handler(number, _heard, stop, name)
+    try:
+        return await work(progress, stop)
+    finally:
+        for number in names:
+            loop.remove_signal_handler(number)
+
+
+def _heard(stop: StopSignal, name: Signal) -> None:
+    if not stop.requested:
+        say("\nStopping: nothing more is sent, replies in flight are awaited. Once more stops at once.")
+    stop.request(name)
+
+
+# --- after the run -------------------------------------------------------------------------
+
+
+def conclude(state: Session, store: Store, outcome: RunOutcome, *, file: str | None, as_json: bool) -> int:
+    """Say what came of a run, print its report where JSON is wanted, and give the exit code."""
+    report = make_report(store, outcome.run_id)
+    settings = recorded_settings(store, outcome.run_id)
+    tell_faults(outcome.faults, file)
+    for line in _told(outcome, report, settings):
+        say(line)
+    _tell_next(state, store, outcome, report, file)
+    if as_json:
+        with suppress(ReaderGone):  # The exit code is the run's, whoever reads on.
+            write_data([report_json.render(report)])
+    return exit_code(outcome, report, settings)
+
+
+def recorded_settings(store: Store, run_id: str) -> dict[str, Any]:
+    """The settings that the run's last start recorded."""
+    rows = store.rows("SELECT settings FROM runs WHERE run_id = :run_id", {"run_id": run_id})
+    settings: dict[str, Any] = json.loads(next(iter(rows))[0])
+    return settings
+
+
+def tell_faults(faults: Faults, file: str | None) -> None:
+    """One line for each line that was refused: file, line, code, field, what is wrong."""
+    for fault in faults.kept[:SHOWN_FAULTS]:
+        say(fault_line(fault, file))
+    if faults.total > SHOWN_FAULTS:
+        say(f"... and {faults.total - SHOWN_FAULTS:,} more lines that were refused")
+
+
+def fault_line(fault: Fault, file: str | None) -> str:
+    place = f"{'standard input' if file == STDIN else file}:{fault.line}" if file else f"line {fault.line}"
+    field = f"{fault.field}: " if fault.field else ""
+    return f"{place}: {fault.code}: {field}{fault.message}"
+
+
+def _told(outcome: RunOutcome, report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
+    yield f"Run {outcome.run_id}: {report['outcome']}{_why_stopped(outcome)}"
+    yield f"  {counts_line(report)}"
+    yield f"  {usable_line(report)}"
+    for line in gate_lines(report, settings):
+        yield f"  {line}"
+    for warning in outcome.warnings:
+        yield f"  Warning: {warning}"
+
+
+def _why_stopped(outcome: RunOutcome) -> str:
+    if outcome.stopped_by == "twenty_failures":
+        return ", stopped: twenty calls in a row met an endpoint that cannot be reached or fails"
+    if outcome.stopped_by is not None:
+        return f", stopped by {outcome.stopped_by}"
+    if outcome.state == "auth_error":
+        return ": the endpoint refused our key (401 or 403)"
+    return f": {', '.join(outcome.failures)}" if outcome.failures else ""
+
+
+def _tell_next(state: Session, store: Store, outcome: RunOutcome, report: dict[str, Any], file: str | None) -> None:
+    as_of = report["as_of"]
+    say(f"  recorded in {shown_url(state.ledger_url)} up to position {as_of['position']}, root {as_of['root']}")
+    run_id = outcome.run_id
+    if outcome.state == "incomplete":
+        again = ["resume", run_id, *([file or "FILE"] if not _intake_complete(store, run_id) else [])]
+        say(f"Go on:  {typed_again(state, *again)}")
+    say(f"Read:   {typed_again(state, 'report', run_id)}")
+    say(f"        {typed_again(state, 'show', run_id)}")
+    say(f"Check:  {typed_again(state, 'verify')}")
+
+
+def _intake_complete(store: Store, run_id: str) -> bool:
+    rows = store.rows("SELECT lines FROM runs WHERE run_id = :run_id", {"run_id": run_id})
+    return next(iter(rows))[0] is not None

@@ -1,0 +1,64 @@
+"""Opening the ledger that a command was pointed at, and finding in it the run that was meant."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Final
+
+import click
+
+from commands._failures import Refused
+from commands._session import Session, session, shown_url
+from ledger import open_ledger
+from ledger.events import LEDGER_RUN_ID
+from ledger.store import Store
+
+LATEST: Final = "latest"
+_SHOWN: Final = 20
+
+
+def open_for(ctx: click.Context, mode: Any, **options: Any) -> Store:
+    """The ledger, in mode ``read``, ``write`` or ``create``; closed when the command ends."""
+    return ctx.with_resource(open_ledger(session(ctx).ledger_url, mode, **options))
+
+
+def find_run(store: Store, text: str) -> str:
+    """The run meant by an id, a unique prefix, or ``latest``.
+
+    Raises ``Refused``: 2 listing the candidates where several begin so, 2 where none does.
+    """
+    if text == LEDGER_RUN_ID:
+        raise Refused(f"{text} is the ledger's own stream, not a run")
+    if _runs(store, "run_id = :text", text=text):
+        return text
+    if text == LATEST:
+        newest = _runs(store, "1 = 1")
+        if not newest:
+            raise Refused("the ledger holds no run yet")
+        return newest[0]
+    found = _runs(store, "substr(run_id, 1, :length) = :text", text=text, length=len(text))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise Refused(f"no run begins with {text!r}; `replay-ledger runs` lists them")
+    more = [f"... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    raise Refused("\n  ".join([f"{text!r} is the beginning of {len(found)} runs:", *found[:_SHOWN], *more]))
+
+
+def _runs(store: Store, where: str, **params: Any) -> list[str]:
+    sql = f"SELECT run_id FROM runs WHERE {where} ORDER BY started_position DESC"  # noqa: S608 - our own text
+    return [row[0] for row in store.rows(sql, params)]
+
+
+def check_as_of(store: Store, as_of: int | str | None) -> int | str | None:
+    """``--as-of`` as it was given. Raises ``Refused`` where the ledger does not reach that far."""
+    size = store.head().size
+    if isinstance(as_of, int) and as_of > size:
+        raise Refused(f"--as-of {as_of}: the ledger ends at position {size}")
+    return as_of
+
+
+def typed_again(state: Session, *words: str) -> str:
+    """A command line to offer: it names the ledger where the one in use was typed, without its password."""
+    ledger = ["--ledger", shown_url(state.ledger_url)] if state.ledger_typed else []
+    return shlex.join(["replay-ledger", *words, *ledger])

@@ -1,0 +1,143 @@
+"""Where output goes: data to standard output or to a file, whole or not at all; text to standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TextIO
+
+import click
+import orjson
+
+from ledger.render.safe import terminal
+
+STDOUT: Final = "-"
+
+
+class ReaderGone(Exception):
+    """Who read our standard output has seen enough: `report | head`. Not an error."""
+
+
+class StandardOutputClosed(Exception):
+    """There is nowhere to write the data to."""
+
+    exit_code = 2
+
+
+def say(text: str = "", **style: Any) -> None:
+    """Text for a person, to standard error: escaped, so that nothing in it acts on the terminal.
+
+    ``style`` is ``click.style``'s. That nobody reads it is no failure.
+    """
+    shown = "\n".join(terminal(line) for line in text.split("\n"))
+    if style and wants_colour(sys.stderr, os.environ):
+        shown = click.style(shown, **style)
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(shown, err=True, color=True)
+
+
+def wants_colour(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
+    """No colour where ``NO_COLOR`` is set and not empty (no-color.org), and none outside a terminal."""
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return False
+    return is_terminal(stream)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        return False
+
+
+def json_line(value: object) -> bytes:
+    """One line of JSON for a machine. Not canonical: what is hashed is never made here."""
+    return orjson.dumps(value) + b"\n"
+
+
+def format_for(
+    out: str | None, extensions: Mapping[str, str], *, terminal: str, otherwise: str, stream: TextIO | None
+) -> str:
+    """The format that nobody named: by the file's extension, else by who reads standard output."""
+    if out is not None and out != STDOUT:
+        return extensions.get(Path(out).suffix.lower(), otherwise)
+    return terminal if is_terminal(stream) else otherwise
+
+
+def write_data(chunks: Iterable[bytes], out: str | None = None) -> None:
+    """Write data to standard output, or to the file ``out``: a whole file takes its place or none."""
+    if out is None or out == STDOUT:
+        _write_stdout(chunks)
+    else:
+        with replacing(Path(out)) as file:
+            for chunk in chunks:
+                file.write(chunk)
+
+
+def _write_stdout(chunks: Iterable[bytes]) -> None:
+    if sys.stdout is None:
+        raise StandardOutputClosed("standard output is closed; write to a file with --out")
+    stream = sys.stdout.buffer
+    source = iter(chunks)
+    while (chunk := next(source, None)) is not None:
+        _guard_write(lambda data=chunk: stream.write(data))  # type: ignore[misc]
+    _guard_write(stream.flush)
+
+
+def _guard_write(write: Callable[[], object]) -> None:
+    try:
+        write()
+    except BrokenPipeError:
+        raise ReaderGone from None
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or errno.EIO), "standard output") from None
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of ``path`` once all of it is on the disk; until then nothing changes.
+
+    A device or a pipe is written to as it is. Raises ``OSError`` bearing the name that was given.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            with target.open("wb") as direct:
+                yield direct
+            return
+        with _beside(target) as file:
+            yield file
+    except OSError as error:
+        if error.filename in (None, str(target)) or str(error.filename).startswith(str(target.parent)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[BinaryIO]:
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        part.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

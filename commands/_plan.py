@@ -1,0 +1,83 @@
+"""From the options of ``run`` to the plan of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from commands._failures import Refused
+from commands._keys import find_key, read_headers
+from commands._run_options import DEFAULT_MODEL, NVIDIA_BASE_URL, settings_from
+from commands._session import Session
+from commands._who import git_commit, who_runs
+from runner.endpoint import Endpoint, EndpointError
+from runner.plan import RunPlan
+
+
+def find_base_url(state: Session, given: str | None) -> tuple[str, bool]:
+    """(the base URL, whether it was taken from ``OPENAI_BASE_URL``)."""
+    if given is not None:
+        return given, False
+    from_openai = state.variable("OPENAI_BASE_URL")
+    return (from_openai, True) if from_openai else (NVIDIA_BASE_URL, False)
+
+
+def parse_endpoint(base_url: str) -> Endpoint:
+    """Raises ``Refused`` for a base URL that does not name one endpoint."""
+    try:
+        return Endpoint.parse(base_url)
+    except EndpointError as error:
+        raise Refused(f"--base-url: {error}") from None
+
+
+def make_plan(state: Session, given: dict[str, Any], *, needs_key: bool) -> tuple[RunPlan, str]:
+    """The plan, and where its key came from or was looked for.
+
+    Without ``needs_key`` neither key nor header values are looked for. Raises ``Refused``.
+    """
+    base_url, from_openai = find_base_url(state, given["base_url"])
+    no_key = bool(given["no_api_key"])
+    check_proxy(given["proxy"])
+    endpoint = parse_endpoint(base_url)
+    variables, values = read_headers(state, given["header"], no_key=no_key, look=needs_key)
+    settings = settings_from(given, variables, no_api_key=no_key)
+    key = find_key(
+        state,
+        endpoint,
+        base_url_from_openai=from_openai,
+        key_variable=given["api_key_env"],
+        key_file=given["api_key_file"],
+        no_key=no_key or not needs_key,
+    )
+    who = who_runs(given["actor"])
+    plan = RunPlan(
+        settings=settings,
+        model=given["model"] or DEFAULT_MODEL,
+        base_url=base_url,
+        actor=who.actor,
+        api_key=key.value,
+        header_values=values,
+        operator=who.operator,
+        host=who.host,
+        run_id=given["run_id"],
+        variant=given["variant"],
+        tags=dict(given["tags"]),
+        description=given["description"],
+        git_commit=git_commit() if needs_key else None,
+    )
+    return plan, key.source
+
+
+def check_proxy(url: str | None) -> None:
+    """Raise ``Refused`` for a proxy with a password: the settings of a run are recorded."""
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+        has_credentials = parts.username is not None or parts.password is not None
+    except ValueError:
+        raise Refused("--proxy: not a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Refused("--proxy: expected http://HOST:PORT")
+    if has_credentials:
+        raise Refused("--proxy: a user name or password in it would be recorded with the run; use a proxy without")

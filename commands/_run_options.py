@@ -1,0 +1,170 @@
+"""The options of ``run``, and the settings that they make.
+
+An option that is not given stays None: it is not sent, and not recorded as if it had been given.
+Its default is the one of ``RunSettings``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+from pydantic import ValidationError
+
+from commands._failures import Refused
+from commands._options import F, option
+from commands._types import DecimalNumber, Identifier, IdPair, JsonObject, LineRange
+from runner.settings import RunSettings
+
+NVIDIA_BASE_URL: Final = "https://integrate.api.nvidia.com/v1"
+DEFAULT_MODEL: Final = "nvidia/llama-3.3-nemotron-super-49b-v1.5"
+NOT_IN_EXTRA_BODY: Final = frozenset({"messages", "model", "stream", "n", "tools"})
+
+_SECONDS = DecimalNumber(above=0, at_most=86_400)
+_RATE = DecimalNumber(at_least=0, at_most=1)
+
+
+def _default(name: str) -> str:
+    return f"[default: {RunSettings.model_fields[name].default}]"
+
+
+MODEL_OPTIONS: Final = (
+    option("--model", metavar="NAME", help=f"The model asked for. [default: {DEFAULT_MODEL}]"),
+    option(
+        "--base-url",
+        metavar="URL",
+        help=f"The endpoint, with or without /v1. [default: OPENAI_BASE_URL, else {NVIDIA_BASE_URL}]",
+    ),
+)
+HEADER_OPTION: Final = option(
+    "--header",
+    "header",
+    multiple=True,
+    metavar="NAME=env:VARIABLE",
+    help="Send a header whose value the variable holds; the value is never recorded. May be repeated.",
+)
+CONNECTION_OPTIONS: Final = (
+    HEADER_OPTION,
+    option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates (PEM) to trust."),
+    option("--proxy", metavar="URL", help="Proxy to go through. Proxy variables of the environment are not followed."),
+)
+PACE_OPTIONS: Final = (
+    option(
+        "-j", "--concurrency", type=click.IntRange(1, 1024), help=f"Calls in flight at most. {_default('concurrency')}"
+    ),
+    option("--rpm", type=click.IntRange(min=1), help="Calls a minute at most."),
+)
+SAMPLING_OPTIONS: Final = (
+    option(
+        "--attempt-timeout",
+        type=_SECONDS,
+        metavar="SECONDS",
+        help=f"Whole time of one HTTP exchange. {_default('attempt_timeout')}",
+    ),
+    option(
+        "--request-timeout",
+        type=_SECONDS,
+        metavar="SECONDS",
+        help=f"Whole time of one request, waits and retries with it. {_default('request_timeout')}",
+    ),
+    option(
+        "--max-attempts", type=click.IntRange(1, 100), help=f"HTTP exchanges a turn at most. {_default('max_attempts')}"
+    ),
+    option("--temperature", type=DecimalNumber(), help="Sampling temperature."),
+    option("--top-p", type=DecimalNumber(), help="Nucleus sampling."),
+    option("--max-tokens", type=click.IntRange(min=1), help="Tokens of an answer at most."),
+    option(
+        "--max-tokens-field",
+        type=click.Choice(["max_tokens", "max_completion_tokens"]),
+        help=f"The body's member that carries --max-tokens. {_default('max_tokens_field')}",
+    ),
+    option("--seed", type=click.IntRange(-(2**53) + 1, 2**53 - 1), help="Sampling seed."),
+    option("--stop", multiple=True, metavar="TEXT", help="Stop sequence. May be repeated."),
+    option("--reasoning-effort", metavar="WORD", help="low, medium, high, or what the endpoint takes."),
+    option(
+        "--response-format",
+        type=click.Choice(["none", "json_object", "json_schema"]),
+        help=f"Ask the endpoint for JSON. {_default('response_format')}",
+    ),
+    option(
+        "--extra-body",
+        type=JsonObject(),
+        metavar="JSON",
+        help="Further members of the body (not messages, model, stream, n, tools).",
+    ),
+)
+SELECTION_OPTIONS: Final = (
+    option("--limit", type=LineRange(), metavar="N|A-B", help="Take the first N requests, or the A-th to the B-th."),
+    option("--request-id", "request_ids", type=Identifier(), multiple=True, help="Take this request. May be repeated."),
+    option("--sample", type=click.IntRange(min=1), help="Take N requests drawn by --sample-seed."),
+    option(
+        "--sample-seed", type=click.IntRange(0, 2**53 - 1), help="The same seed draws the same requests. [default: 0]"
+    ),
+)
+POLICY_OPTIONS: Final = (
+    option(
+        "--on-leak",
+        type=click.Choice(["abort", "reject"]),
+        help=f"A request that holds its own evaluation labels stops the run, or is left out. {_default('on_leak')}",
+    ),
+    option(
+        "--on-invalid",
+        type=click.Choice(["abort", "reject"]),
+        help=f"A line that is no request stops the run, or is left out. {_default('on_invalid')}",
+    ),
+    option(
+        "--max-fallback-rate", type=_RATE, metavar="RATE", help="Exit 1 where fallbacks / requests is above (0 to 1)."
+    ),
+    option(
+        "--max-error-rate",
+        type=_RATE,
+        metavar="RATE",
+        help="Exit 1 where fallbacks by a transport code / requests is above (0 to 1).",
+    ),
+)
+NAMING_OPTIONS: Final = (
+    option(
+        "--variant",
+        type=Identifier(),
+        help="How the candidate is prompted, over what the file says: "
+        "nemo_nemotron_fabric__contract_tuned_v1 has a corrective second turn.",
+    ),
+    option("--run-id", type=Identifier(), help="The run's name, over what the file says."),
+    option("--tag", "tags", type=IdPair(), multiple=True, metavar="NAME=VALUE", help="Recorded. May be repeated."),
+    option("--description", metavar="TEXT", help="What this run is for; kept as content."),
+)
+SETTING_NAMES: Final = frozenset(RunSettings.model_fields) - {"headers", "no_api_key"}
+
+
+def run_options(command: F) -> F:
+    """Every option of a run but its key, in the order of the help."""
+    groups = (MODEL_OPTIONS, NAMING_OPTIONS, PACE_OPTIONS, SAMPLING_OPTIONS, CONNECTION_OPTIONS)
+    for decorate in reversed([one for group in (*groups, SELECTION_OPTIONS, POLICY_OPTIONS) for one in group]):
+        command = decorate(command)
+    return command
+
+
+def settings_from(given: dict[str, Any], headers: dict[str, str], *, no_api_key: bool) -> RunSettings:
+    """The settings that were given, and no others. Raises ``Refused`` naming the option at fault."""
+    values = {name: value for name, value in given.items() if name in SETTING_NAMES and value not in (None, ())}
+    if headers:
+        values["headers"] = headers
+    if no_api_key:
+        values["no_api_key"] = True
+    _check_together(values)
+    try:
+        return RunSettings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else "options"
+        raise Refused(f"{name}: {first['msg']}") from None
+
+
+def _check_together(values: dict[str, Any]) -> None:
+    clash = NOT_IN_EXTRA_BODY & values.get("extra_body", {}).keys()
+    if clash:
+        raise Refused(f"--extra-body: {', '.join(sorted(clash))} may not be given there")
+    if "sample_seed" in values and "sample" not in values:
+        raise Refused("--sample-seed goes with --sample")
+    if "max_tokens_field" in values and "max_tokens" not in values:
+        raise Refused("--max-tokens-field goes with --max-tokens")

@@ -1,0 +1,113 @@
+"""``run FILE``: replay incidents through a candidate and record every step."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, BinaryIO
+
+import click
+
+from commands._click import Command
+from commands._drive import conclude, drive, opened_lines, tell_faults
+from commands._failures import NO, OK, WRONG_USE
+from commands._ledger import open_for
+from commands._options import accept_clock_option, actor_option, json_option, key_options, option
+from commands._output import is_terminal, json_line, say, write_data
+from commands._plan import make_plan
+from commands._run_options import run_options
+from commands._session import session, shown_url
+from ledger.render.safe import terminal
+from runner.plan import DryRun, RunPlan
+from runner.replay import dry_run as try_dry
+from runner.replay import start_run
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "replay-ledger run incidents.jsonl",
+        "replay-ledger run incidents.jsonl --variant nemo_nemotron_fabric__contract_tuned_v1 --max-fallback-rate 0.02",
+        "replay-ledger run incidents.jsonl --base-url http://localhost:8000/v1 --model my-model --no-api-key",
+        "replay-ledger run incidents.jsonl --dry-run",
+        "replay-ledger run - --json < incidents.jsonl > report.json",
+    ],
+)
+@click.argument("file", metavar="FILE")
+@run_options
+@key_options
+@actor_option
+@option("--dry-run", is_flag=True, help="Read and guard the file, show the first body; call and record nothing.")
+@json_option
+@accept_clock_option
+@click.pass_context
+def run(ctx: click.Context, /, file: str, dry_run: bool, as_json: bool, accept_clock: bool, **given: Any) -> int:
+    """Put each incident of FILE to a model, and record every step.
+
+    FILE holds replay requests as JSON lines; - reads standard input. The ledger is made where
+    there is none. The whole file is checked, and guarded against evaluation labels inside the
+    requests, before anything is sent. Ctrl-C stops politely; `resume` goes on.
+
+    \b
+    Exit: 0 fine; 1 past a gate that was given or, with none given, not usable as
+    evaluation, or a leak; 2 bad input or wrong use; 4 the endpoint or the database
+    could not be reached or refused us; 130 and 143 stopped by a signal.
+    """
+    state = session(ctx)
+    plan, key_source = make_plan(state, given, needs_key=not dry_run)
+    with opened_lines(file) as lines:
+        if dry_run:
+            return _try_dry(file, lines, plan, as_json=as_json)
+        store = open_for(ctx, "create", accept_clock=accept_clock)
+        say(f"Replaying {file} through {plan.model} at {shown_url(plan.base_url)}")
+        outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop))
+    if "api_key_missing" in outcome.failures:
+        say(f"No API key: none in {key_source}. For an endpoint that needs none there is --no-api-key.")
+    return conclude(state, store, outcome, file=file, as_json=as_json)
+
+
+def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int:
+    tried = try_dry(lines, plan)
+    tell_faults(tried.faults, file)
+    say(f"Run {tried.run_id} would read {tried.lines:,} lines: {_dry_counts(tried)}.")
+    say(f"It would make {tried.max_calls:,} calls at most to {shown_url(plan.base_url)}.")
+    say("Nothing was called and nothing recorded.")
+    if as_json:
+        write_data([json_line(_dry_facts(tried))])
+    elif tried.first_body is not None:
+        say("The first body as it would be sent:")
+        write_data([_shown_body(tried.first_body)])
+    if tried.faults.leaking:
+        return NO
+    return WRONG_USE if tried.faults.rejected and plan.settings.on_invalid == "abort" else OK
+
+
+def _dry_counts(tried: DryRun) -> str:
+    told = [f"{tried.accepted:,} fit to be sent"]
+    told += [f"{tried.faults.rejected:,} invalid"] if tried.faults.rejected else []
+    told += [f"{tried.faults.leaking:,} leaking"] if tried.faults.leaking else []
+    told += [f"{tried.left_out:,} left out by the selection"] if tried.left_out else []
+    return ", ".join(told)
+
+
+def _dry_facts(tried: DryRun) -> dict[str, Any]:
+    return {
+        "run_id": tried.run_id,
+        "lines": tried.lines,
+        "accepted": tried.accepted,
+        "rejected": tried.faults.rejected,
+        "leaking": tried.faults.leaking,
+        "left_out": tried.left_out,
+        "max_calls": tried.max_calls,
+        "first_body": None if tried.first_body is None else tried.first_body.decode("utf-8"),
+        "faults": [
+            {"line": f.line, "request_id": f.request_id, "code": f.code, "field": f.field, "message": f.message}
+            for f in tried.faults.kept
+        ],
+    }
+
+
+def _shown_body(body: bytes) -> bytes:
+    """The bytes as they are for a file or a pipe; escaped for a terminal."""
+    if is_terminal(sys.stdout):
+        return terminal(body.decode("utf-8")).encode() + b"\n"
+    return body

@@ -1,0 +1,185 @@
+"""``show RUN [REQUEST]``: a run's settings and state, or one request's timeline."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from commands._click import Command
+from commands._failures import Refused
+from commands._ledger import find_run, open_for, typed_again
+from commands._options import json_option, option, run_argument
+from commands._output import json_line, write_data
+from commands._session import Session, session
+from ledger.events import Event
+from ledger.projections.counts import counts
+from ledger.render.safe import terminal
+from ledger.store import Store, Unreadable
+
+_COLUMNS: Final = (
+    *("run_id", "state", "candidate_id", "candidate_variant_id", "prompt_profile", "model", "endpoint", "settings"),
+    *("tags", "actor", "software_version", "template_version", "leak_rules_version", "lines", "input_sha256"),
+    *("failures", "started_at", "started_position", "ended_at", "ended_position"),
+)
+_JSON_COLUMNS: Final = ("settings", "tags", "failures")
+_EXCERPT: Final = 160
+_INDENT: Final = " " * 8
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "replay-ledger show latest",
+        "replay-ledger show latest INC-1042",
+        "replay-ledger show latest INC-1042 --content",
+        "replay-ledger show latest --json | jq .counts",
+    ],
+)
+@run_argument
+@click.argument("request_id", metavar="[REQUEST]", required=False)
+@option("--content", is_flag=True, help="Show prompts and replies whole, not only their beginning.")
+@json_option
+@click.pass_context
+def show(ctx: click.Context, /, run: str, request_id: str | None, content: bool, as_json: bool) -> None:
+    """Show a run's settings, state and counts, or the timeline of one request.
+
+    The timeline has each event with its time, its facts, and its content: what was sent and what
+    came back. Whatever models and files wrote is escaped.
+    """
+    store = open_for(ctx, "read")
+    run_id = find_run(store, run)
+    if request_id is None:
+        facts = run_facts(store, run_id)
+        lines = _run_lines(session(ctx), facts)
+    else:
+        facts = request_facts(store, run_id, request_id, whole=content)
+        lines = _timeline_lines(facts, whole=content)
+        if not content:
+            facts = _without_content(facts)
+    write_data([json_line(facts)] if as_json else (line.encode("utf-8") + b"\n" for line in lines))
+
+
+# --- a run ---------------------------------------------------------------------------------
+
+
+def run_facts(store: Store, run_id: str) -> dict[str, Any]:
+    """The run's row, its counts, and what was said of it at its start (None once redacted)."""
+    sql = f"SELECT {', '.join(_COLUMNS)} FROM runs WHERE run_id = :run_id"  # noqa: S608 - our own names
+    row = dict(zip(_COLUMNS, next(iter(store.rows(sql, {"run_id": run_id}))), strict=True))
+    row |= {name: json.loads(row[name]) for name in _JSON_COLUMNS}
+    said = store.content(row["started_position"])
+    return row | {"counts": counts(store, run_id).model_dump(), "said": None if said is None else json.loads(said)}
+
+
+def _run_lines(state: Session, facts: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Run {terminal(facts['run_id'])}"
+    for name in _COLUMNS[1:]:
+        if name not in _JSON_COLUMNS:
+            yield _fact_line(name, facts[name])
+    yield from _block("settings", facts["settings"])
+    yield from _block("tags", facts["tags"])
+    yield from _block("counts", facts["counts"])
+    if facts["failures"]:
+        yield _fact_line("failures", ", ".join(facts["failures"]))
+    if facts["said"] is None:
+        yield "  what was said of it at its start is redacted"
+    else:
+        yield from _block("said at its start", facts["said"])
+    if facts["state"] == "running":
+        yield f"Without an end: it is being driven, or {typed_again(state, 'resume', facts['run_id'])}"
+
+
+def _fact_line(name: str, value: Any) -> str:
+    return f"  {name:<22}{'-' if value is None else terminal(_text(value))}"
+
+
+def _block(title: str, members: Mapping[str, Any]) -> Iterator[str]:
+    if members:
+        yield f"  {title}"
+        for name, value in members.items():
+            yield f"    {terminal(name):<20}{terminal(_text(value))}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# --- a request -----------------------------------------------------------------------------
+
+
+def request_facts(store: Store, run_id: str, request_id: str, *, whole: bool) -> dict[str, Any]:
+    """The request's events since the run's last start, each with its content.
+
+    Raises ``Refused`` where the run has no such request, saying where it was refused if it was.
+    """
+    events = list(store.events(run_id, request_id=request_id, since_last_start=True))
+    if not events:
+        raise Refused(_no_such_request(store, run_id, request_id))
+    bodies = store.contents([event.position for event in events])
+    shown = [_event_facts(event, bodies.get(event.position), whole=whole) for event in events]
+    return {"run_id": run_id, "request_id": request_id, "events": shown}
+
+
+def _no_such_request(store: Store, run_id: str, request_id: str) -> str:
+    sql = "SELECT line, type, code FROM failures WHERE run_id = :run_id AND request_id = :request_id"
+    for line, event_type, code in store.rows(sql, {"run_id": run_id, "request_id": request_id}):
+        return f"run {run_id}: {request_id} was never put to the model: {event_type} on line {line} ({code})"
+    return f"run {run_id} has no request {request_id!r}; `replay-ledger results` lists those that have a result"
+
+
+def _event_facts(event: Event | Unreadable, body: bytes | None, *, whole: bool) -> dict[str, Any]:
+    known = {"position": event.position, "type": event.type}
+    if isinstance(event, Unreadable):
+        return known | {"unreadable": event.reason}
+    return known | {
+        "recorded_at": event.recorded_at,
+        "request_version": event.request_version,
+        "payload": dict(event.payload),
+        "content": _decoded(body, whole=whole),
+    }
+
+
+def _decoded(body: bytes | None, *, whole: bool) -> dict[str, Any] | None:
+    """Content as text, or as base64 where it is no UTF-8; its size in bytes beside it."""
+    if body is None:
+        return None
+    part = body if whole else body[: 4 * _EXCERPT]
+    try:
+        return {"bytes": len(body), "encoding": "utf-8", "body": part.decode("utf-8", "strict" if whole else "ignore")}
+    except UnicodeDecodeError:
+        return {"bytes": len(body), "encoding": "base64", "body": base64.b64encode(part).decode("ascii")}
+
+
+def _without_content(facts: dict[str, Any]) -> dict[str, Any]:
+    events = [{name: value for name, value in event.items() if name != "content"} for event in facts["events"]]
+    return facts | {"events": events}
+
+
+def _timeline_lines(facts: Mapping[str, Any], *, whole: bool) -> Iterator[str]:
+    yield f"Request {terminal(facts['request_id'])} of run {terminal(facts['run_id'])}"
+    for event in facts["events"]:
+        if "unreadable" in event:
+            yield f"  {event['position']:>8}  {event['type']}: unreadable: {terminal(event['unreadable'])}"
+            continue
+        yield f"  {event['position']:>8}  {event['recorded_at']}  {event['type']}"
+        told = ", ".join(f"{name} {_text(value)}" for name, value in event["payload"].items() if value is not None)
+        yield f"{_INDENT}{terminal(told)}"
+        yield from _content_lines(event["content"], whole=whole)
+
+
+def _content_lines(content: Mapping[str, Any] | None, *, whole: bool) -> Iterator[str]:
+    if content is None:
+        return
+    size = f"{content['bytes']:,} bytes" + (" as base64" if content["encoding"] == "base64" else "")
+    if whole:
+        yield f"{_INDENT}content, {size}:"
+        for line in content["body"].split("\n"):
+            yield f"{_INDENT}| {terminal(line)}"
+    else:
+        body = content["body"]
+        more = "..." if len(body) > _EXCERPT or content["bytes"] > len(body.encode("utf-8")) else ""
+        yield f"{_INDENT}content, {size}: {terminal(body[:_EXCERPT])}{more}"
