@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from ledger.events import Event
-from ledger.store import Store, Unreadable
+from ledger.store import Store
 from ledger.store.errors import RunNotFound
+from ledger.store.records import Unreadable
 from ledger.tables import format_time
 
 
@@ -58,7 +59,7 @@ def find_pass(store: Store, run_id: str, as_of: int | None = None) -> Pass:
         elif last == upto:
             last = position
     if not first:
-        raise RunNotFound(run_id if as_of is None else f"{run_id} (at or below position {as_of})")
+        raise RunNotFound(run_id if as_of is None else f"{run_id} at or below position {as_of}")
     return Pass(run_id, first, last)
 
 

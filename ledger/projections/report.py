@@ -17,7 +17,8 @@ from ledger.events import AFTER_TERMINAL_TYPES, TERMINAL_TYPES, Event
 from ledger.projections.calls import CallTotals
 from ledger.projections.counts import Outcomes, Pending
 from ledger.projections.projection import find_pass, pass_events, resolve_as_of
-from ledger.store import Store, Unreadable
+from ledger.store import Store
+from ledger.store.records import Unreadable
 
 SCHEMA_VERSION: Final = "agent_nemotron_external_report_v1"
 RISK_LEVELS: Final = ("low", "medium", "high", "critical")

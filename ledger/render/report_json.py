@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ledger.integrity.canonical import encode
+
+RENDERER_VERSION: Final = 1
 
 
 def render(report: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,8 @@ from typing import Any, Final
 from ledger.render.columns import line, widths
 from ledger.render.safe import terminal
 
+RENDERER_VERSION: Final = 1
+
 _OUTCOMES: Final = (
     ("accepted_first", "accepted at first"),
     ("accepted_after_retry", "accepted after a retry"),

@@ -12,6 +12,8 @@ from typing import Any, Final
 from ledger.integrity.canonical import encode_keeping_integers
 from ledger.render.safe import csv_cell
 
+RENDERER_VERSION: Final = 1
+
 _IDS: Final = ("run_id", "request_id", "incident_id", "candidate_id", "candidate_variant_id", "model")
 _FACTS: Final = ("error", "first_error", "retry_used", "fallback_used", "trace_complete", "redacted")
 _OUTPUT: Final = ("risk_level", "requires_human_approval", "blocked_by_policy", "proposed_action", "action_plan")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ledger.integrity.canonical import encode_keeping_integers
+
+RENDERER_VERSION: Final = 1
 
 
 def render(results: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:

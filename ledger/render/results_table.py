@@ -9,12 +9,13 @@ from typing import Any, Final
 from ledger.render.columns import line, widths
 from ledger.render.safe import terminal
 
+RENDERER_VERSION: Final = 1
 HEADER: Final = ("REQUEST", "RESULT", "RISK", "APPROVAL", "BLOCKED", "ERROR", "PROPOSED ACTION")
 _MEASURED_ROWS: Final = 200
 _ACTION_LIMIT: Final = 60
 
 
-def render(results: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+def render(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The header, then a line a result, as they come.
 
     The first rows set the widths, so that a million results need no more memory than these.
@@ -23,7 +24,7 @@ def render(results: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
     measured = [HEADER, *islice(rows, _MEASURED_ROWS)]
     column_widths = widths(measured)
     for cells in chain(measured, rows):
-        yield (line(cells, column_widths) + "\n").encode("utf-8")
+        yield line(cells, column_widths) + "\n"
 
 
 def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:
