@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
+import httpx
+
 from runner.scrub import looks_like_key
 
 _CHAT: Final = "/chat/completions"
@@ -53,7 +55,12 @@ class Endpoint:
         if scheme not in _DEFAULT_PORTS:
             raise EndpointError(f"the base URL's scheme must be http or https, not {scheme}")
         host, port = _host_and_port(parts["authority"], _DEFAULT_PORTS[scheme])
-        return cls(scheme, host, port, _chat_path(parts["path"] or ""))
+        endpoint = cls(scheme, host, port, _chat_path(parts["path"] or ""))
+        try:
+            httpx.URL(endpoint.url).host  # noqa: B018  decodes xn-- labels and reads IPv4 addresses
+        except (httpx.InvalidURL, UnicodeError):
+            raise EndpointError("the base URL's host is neither a host's name nor an address") from None
+        return endpoint
 
     @property
     def url(self) -> str:

@@ -147,13 +147,11 @@ class ModelClient:
 
         Raises nothing that a server or a network can cause. Cancellation passes through.
         """
-        request = httpx.Request("POST", self._url, headers=self._headers, content=body)
-        return await self._attempt(request, timeout)
+        return await self._attempt("POST", self._url, body, timeout)
 
     async def models(self, timeout: float) -> Exchange | TransportFault:
         """The endpoint's list of models, as it gives it; many endpoints have none."""
-        request = httpx.Request("GET", self.endpoint.models_url, headers=self._headers)
-        return await self._attempt(request, timeout)
+        return await self._attempt("GET", httpx.URL(self.endpoint.models_url), None, timeout)
 
     def _request_headers(self, api_key: str | None, extra: Mapping[str, str]) -> dict[str, str]:
         headers = {
@@ -170,7 +168,9 @@ class ModelClient:
         own = {name.lower() for name in headers} - {name.lower() for name in extra}
         return {name: value for name, value in headers.items() if name.lower() in own} | dict(extra)
 
-    async def _attempt(self, request: httpx.Request, timeout: float) -> Exchange | TransportFault:
+    async def _attempt(
+        self, method: str, url: httpx.URL, body: bytes | None, timeout: float
+    ) -> Exchange | TransportFault:
         began = self._ticks()
         attempt = _Attempt()
         _ATTEMPT.set(attempt)
@@ -178,7 +178,7 @@ class ModelClient:
         deadline = asyncio.timeout(timeout)
         try:
             async with deadline:
-                await self._receive(request, attempt)
+                await self._receive(httpx.Request(method, url, headers=self._headers, content=body), attempt)
         except _FAILURES as error:  # a deadline's TimeoutError is an OSError
             failure = error
         duration_us = max(0, (self._ticks() - began) // 1000)
