@@ -31,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Tests that are coroutines run on asyncio, as the program does."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def postgres_server() -> Iterator[postgres.Server]:
     """A server for this process's tests. Its absence skips a test on a desk and fails it in CI."""
     try:
