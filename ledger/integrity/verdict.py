@@ -1,0 +1,201 @@
+"""What a verification found, as values, as plain text and as a dict for machines.
+
+Three verdicts. PASS: everything was hashed again and an anchor vouches for the end. INCOMPLETE:
+nothing is wrong, but something is unproven. FAIL: something does not match. Nothing of the
+ledger's content is repeated here, and what a tampered row may hold is never printed raw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+Kind = Literal[
+    "edited",
+    "removed",
+    "inserted",
+    "reordered",
+    "truncated",
+    "rolled back",
+    "forked",
+    "redacted without authority",
+    "projection altered",
+    "signature bad",
+]
+Result = Literal["PASS", "INCOMPLETE", "FAIL"]
+
+EXIT_CODES: Final[dict[Result, int]] = {"PASS": 0, "FAIL": 1, "INCOMPLETE": 3}
+MAX_FINDINGS: Final = 100
+MAX_LISTED: Final = 20
+
+NOT_PROVEN: Final = (
+    "that every true event was appended: what was left out beforehand leaves no trace here",
+    "that what was appended is true: the record shows what was written, not that it was so",
+    "anything after the last anchor: whoever can write to the database can cut off or rewrite what no signature covers",
+    "the hour: recorded_at is the ledger's own claim",
+)
+"""docs/ledger-format.md, section 7."""
+
+
+class Finding(NamedTuple):
+    """Something that does not match. Findings alike at adjacent positions are one, up to ``last``.
+
+    ``position`` is null for what belongs to no event. ``member`` is a member of the envelope or
+    ``payload``, ``content``, ``salt``, ``encoding``, or a table's name.
+    """
+
+    position: int | None
+    last: int | None
+    member: str
+    kind: Kind
+    text: str
+
+
+class Redaction(NamedTuple):
+    """One ``ContentRedacted`` event: where it stands, how many contents it erased, why and by whom."""
+
+    position: int
+    contents: int
+    reason: str
+    actor: str
+
+
+class Window(NamedTuple):
+    """Events ``first`` to ``last`` that nothing vouches for, the times of both, and the minutes between, rounded up."""
+
+    first: int
+    last: int
+    since: str
+    until: str
+    minutes: int | None
+
+    @property
+    def events(self) -> int:
+        """How many."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one verification.
+
+    ``size`` and ``root`` are the head's. ``events``: rows read. ``findings`` holds the first
+    ``MAX_FINDINGS``, ``findings_left_out`` counts the rest; so with ``redactions`` and
+    ``open_runs`` and ``MAX_LISTED``. ``unproven``: plain sentences.
+    """
+
+    origin: str
+    size: int
+    root: str
+    events: int
+    findings: tuple[Finding, ...]
+    findings_left_out: int
+    unproven: tuple[str, ...]
+    unsigned: Window | None
+    open_runs: tuple[str, ...]
+    open_runs_left_out: int
+    redactions: tuple[Redaction, ...]
+    redactions_left_out: int
+
+    @property
+    def result(self) -> Result:
+        """The verdict's name."""
+        if self.findings:
+            return "FAIL"
+        return "INCOMPLETE" if self.unproven else "PASS"
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line ends with."""
+        return EXIT_CODES[self.result]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``: this dataclass's members, with the verdict, window and what is not proven."""
+        members = asdict(self)
+        members["findings"] = [item._asdict() for item in self.findings]
+        members["redactions"] = [item._asdict() for item in self.redactions]
+        window = self.unsigned
+        members["unsigned"] = None if window is None else {**window._asdict(), "events": window.events}
+        return {"verdict": self.result, **members, "not_proven": list(NOT_PROVEN)}
+
+    def lines(self) -> Iterator[str]:
+        """For people: the verdict, why, what was redacted, and what it does not prove."""
+        yield f"{self.result}  {printable(self.origin)}"
+        yield f"  {self.events} events read and hashed again; the head says size {self.size}, root {self.root}"
+        yield from self._finding_lines()
+        yield from _listed("Unproven", self.unproven)
+        yield from _listed("Runs without an end", self.open_runs, self.open_runs_left_out)
+        erased = [
+            f"position {r.position}: {_count(r.contents, 'content')}, reason {r.reason}, by {r.actor}"
+            for r in self.redactions
+        ]
+        yield from _listed("Erased content", erased, self.redactions_left_out)
+        yield from _listed("What this does not prove", NOT_PROVEN)
+
+    def _finding_lines(self) -> Iterator[str]:
+        if not self.findings:
+            yield "  everything that was read matches"
+            return
+        yield "Does not match:"
+        for position, last, member, kind, text in self.findings:
+            place = "ledger" if position is None else f"position {position}"
+            if last is not None and last != position:
+                place = f"positions {position} to {last}"
+            yield f"  - {place}, {member}: {kind}: {text}"
+        if self.findings_left_out:
+            yield f"  ... and {self.findings_left_out} more"
+
+
+class Findings:
+    """Collects findings: like ones at adjacent positions become one, and memory stays bounded."""
+
+    def __init__(self) -> None:
+        self._kept: list[Finding] = []
+        self._latest: dict[tuple[str, str, str], int] = {}
+        self.left_out = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
+    def add(self, position: int | None, member: str, kind: Kind, text: str, *, last: int | None = None) -> None:
+        """Note something that does not match, from ``position`` to ``last`` where it is many.
+
+        ``text`` must hold nothing of the row but what is ``printable``.
+        """
+        before = self._latest.get((member, kind, text))
+        if before is not None and position is not None and self._kept[before].last == position - 1:
+            self._kept[before] = self._kept[before]._replace(last=last or position)
+        elif len(self._kept) < MAX_FINDINGS:
+            self._latest[member, kind, text] = len(self._kept)
+            self._kept.append(Finding(position, last or position, member, kind, text))
+        else:
+            self.left_out += 1
+
+    def sorted(self) -> tuple[Finding, ...]:
+        """In order of position; those of no position last."""
+        return tuple(sorted(self._kept, key=lambda f: (f.position is None, f.position or 0)))
+
+
+_PLAIN: Final = re.compile(r"[ -~]{1,255}")
+
+
+def printable(value: object) -> str:
+    """The text where it is plain, else an escaped form: a tampered row may hold anything."""
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else ascii(text)[:255]
+
+
+def _listed(title: str, items: tuple[str, ...] | list[str], left_out: int = 0) -> Iterator[str]:
+    if not items:
+        return
+    yield f"{title}:"
+    for item in items:
+        yield f"  - {item}"
+    if left_out:
+        yield f"  ... and {left_out} more"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,187 @@
+"""Verify a ledger: hash everything again, look at everything that refers to it, say what is unproven.
+
+``Walk`` reads the events once, in order. What is about many rows at once (versions within a run
+or a request, stray rows, projection tables, counts) is asked of the database, so that memory does
+not grow with the number of requests; Python holds the names of runs without an end, no more.
+
+Nothing here ever says PASS without an anchor, a signed checkpoint that vouches for the end of the
+ledger: whoever can write to the database could otherwise cut off the tail, or write the whole
+ledger anew, and nobody would see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+import orjson
+
+from ledger.integrity.merkle import FANOUT_BITS
+from ledger.integrity.verdict import MAX_FINDINGS, MAX_LISTED, Findings, Kind, Verdict, Window, printable
+from ledger.integrity.walk import Progress, Walk
+from ledger.projections import rebuild
+from ledger.projections.counts import counts
+from ledger.store import Store
+from ledger.store.errors import LedgerMalformed
+
+
+def verify(store: Store, *, progress: Progress | None = None) -> Verdict:
+    """Check the whole ledger. Reads only; others may append meanwhile, their events are not judged.
+
+    ``progress`` is called now and then with (events done, events in all). What cannot be read is a
+    finding; that the database does not answer is a ``LedgerError``.
+    """
+    found = Findings()
+    walk = Walk(store, found)
+    try:
+        walk.run(progress)
+        _check_versions(store, found)
+        _check_strays(store, found)
+        unchecked = _check_projections(store, found)
+    except LedgerMalformed as error:
+        found.add(walk.last_position + 1, "database", "edited", printable(error))
+        unchecked = []
+    return _verdict(walk, found, unchecked)
+
+
+# --- versions ------------------------------------------------------------------------------
+
+_VERSIONS_SQL: Final = """
+SELECT position, {version}, version_before, position_before FROM (
+  SELECT position, {version},
+    lag({version}) OVER stream AS version_before, lag(position) OVER stream AS position_before
+  FROM events WHERE {version} IS NOT NULL
+  WINDOW stream AS (PARTITION BY {stream} ORDER BY {version}, position)
+) AS numbered
+WHERE {version} <> coalesce(version_before, 0) + 1 OR position_before > position
+ORDER BY position LIMIT {limit}
+"""
+_STREAMS: Final = {"run_version": "run_id", "request_version": "run_id, request_id"}
+
+
+def _check_versions(store: Store, found: Findings) -> None:
+    """1, 2, 3 ... within each run and each request, in order of position."""
+    for version, stream in _STREAMS.items():
+        sql = _VERSIONS_SQL.format(version=version, stream=stream, limit=MAX_FINDINGS + 1)
+        for position, number, before, position_before in store.rows(sql, {}):
+            kind, text = _version_fault(number, before or 0, position_before is not None and position_before > position)
+            found.add(position, version, kind, text)
+
+
+def _version_fault(number: int, before: int, backwards: bool) -> tuple[Kind, str]:
+    if number > before + 1:
+        return "removed", f"{printable(number)} follows {printable(before)} in its stream"
+    if backwards:
+        return "reordered", "stands before an event of a smaller version"
+    return "inserted", f"{printable(number)} is there more than once, or is no version"
+
+
+# --- rows that belong to no event ----------------------------------------------------------
+
+_BEYOND_SQL: Final = """
+SELECT 'events', position FROM events WHERE position < 1 OR position > (SELECT size FROM ledger_head)
+UNION ALL
+SELECT 'contents', position FROM contents WHERE position < 1 OR position > (SELECT size FROM ledger_head)
+UNION ALL
+SELECT 'redactions', position FROM redactions WHERE position < 1 OR position > (SELECT size FROM ledger_head)
+ORDER BY 2 LIMIT :limit
+"""
+_LEVELS_SQL: Final = """
+SELECT level, min(node_index), max(node_index), (SELECT size FROM ledger_head) FROM tree_nodes GROUP BY level
+"""
+_HEADS_SQL: Final = "SELECT count(*) FROM ledger_head"
+
+
+def _check_strays(store: Store, found: Findings) -> None:
+    """Rows that the walk cannot meet, since no event up to the head leads to them."""
+    for table, position in store.rows(_BEYOND_SQL, {"limit": MAX_FINDINGS + 1}):
+        found.add(position, table, "inserted", "stands beyond the size that the head says")
+    for level, first, last, size in store.rows(_LEVELS_SQL, {}):
+        end = (last + 1) << level * FANOUT_BITS if level > 0 else 0
+        if level < 1 or first < 0 or end > size:
+            found.add(None, "tree_nodes", "inserted", f"nodes of level {printable(level)} beyond the last event")
+    for (heads,) in store.rows(_HEADS_SQL, {}):
+        if heads != 1:
+            found.add(None, "ledger_head", "inserted", f"{heads} heads where there is one")
+
+
+# --- projections ---------------------------------------------------------------------------
+
+_ENDS_SQL: Final = """
+SELECT e.position, e.run_id, e.payload, r.ended_position
+FROM events e LEFT JOIN runs r ON r.run_id = e.run_id
+WHERE e.type IN ('RunCompleted', 'RunAbandoned') AND e.position <= :size
+ORDER BY e.position
+"""
+
+
+def _check_projections(store: Store, found: Findings) -> list[str]:
+    """Projection tables equal to a fresh fold; then the counts that runs ended with, from the tables.
+
+    Gives sentences about what could not be compared.
+    """
+    differences = rebuild.check(store)
+    for difference in differences:
+        found.add(None, printable(difference.table), "projection altered", printable(difference))
+    if differences:
+        return []
+    unchecked = []
+    for position, run_id, payload, ended_position in store.rows(_ENDS_SQL, {"size": store.head().size}):
+        if ended_position != position:
+            unchecked.append(f"the counts at position {position}: run {printable(run_id)} went on after its end")
+        elif orjson.loads(payload)["counts"] != counts(store, run_id).model_dump():
+            found.add(position, "payload", "edited", "the run's counts are not what its events add up to")
+    return unchecked
+
+
+# --- the verdict ---------------------------------------------------------------------------
+
+
+def _verdict(walk: Walk, found: Findings, unchecked: list[str]) -> Verdict:
+    window = _window(walk)
+    open_runs = [printable(run_id) for run_id in walk.open_runs]
+    return Verdict(
+        origin=walk.head.origin,
+        size=walk.head.size,
+        root=walk.head.root.hex(),
+        events=walk.events,
+        findings=found.sorted(),
+        findings_left_out=found.left_out,
+        unproven=tuple(_unproven(walk, window, unchecked)),
+        unsigned=window,
+        open_runs=tuple(open_runs[:MAX_LISTED]),
+        open_runs_left_out=max(0, len(open_runs) - MAX_LISTED),
+        redactions=tuple(walk.redactions),
+        redactions_left_out=walk.redactions_left_out,
+    )
+
+
+def _unproven(walk: Walk, window: Window | None, unchecked: list[str]) -> Iterator[str]:
+    if window is not None:
+        minutes = "an unknown number of" if window.minutes is None else window.minutes
+        yield (
+            f"no signed checkpoint vouches for the end of the ledger: positions {window.first} to {window.last},"
+            f" {window.events} events over {minutes} minutes, are unsigned, so a tail cut off or a history"
+            " written anew would not be seen"
+        )
+    if walk.checkpoints:
+        yield f"{walk.checkpoints} stored checkpoints match the events, but are signed by keys that nobody named"
+    if walk.open_runs:
+        yield f"{len(walk.open_runs)} runs have no terminal event: what they still had to do is not known"
+    yield from unchecked
+
+
+def _window(walk: Walk) -> Window | None:
+    if walk.first_time is None or walk.last_time is None:
+        return None
+    since, until = printable(walk.first_time), printable(walk.last_time)
+    return Window(1, walk.last_position, since, until, _minutes(since, until))
+
+
+def _minutes(since: str, until: str) -> int | None:
+    try:
+        span = datetime.fromisoformat(until) - datetime.fromisoformat(since)
+    except ValueError:  # not times: a finding says so
+        return None
+    return -(-span // timedelta(minutes=1))
