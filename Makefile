@@ -35,6 +35,9 @@ clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# An environment whose Python has gone, by an upgrade say, is made anew: what was installed counts no longer.
+$(shell $(BIN)/python -c '' 2>/dev/null || rm -f $(VENV)/.runtime $(VENV)/.dev)
+
 # Each set of dependencies is installed from its lock file alone, every file's hash checked; then this project, as it
 # lies here. The build backend is in the lock file too, so nothing unchecked is fetched on the way.
 
