@@ -251,4 +251,4 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(errors_markdown(), end="")  # noqa: T201
+    print(errors_markdown(), end="")

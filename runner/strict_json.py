@@ -20,9 +20,9 @@ MIN_INTEGER: Final = -(2**63)
 MAX_INTEGER: Final = 2**63 - 1
 
 ErrorCode = Literal["invalid_json", "too_deep", "invalid_unicode"]
+Reason = Literal["syntax", "trailing", "duplicate_key", "number", "depth", "text"]
 
 _INTEGER_CHARS: Final = len(str(MIN_INTEGER))
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 # A string runs to its closing quote or, left open, to the end. Possessive: no way back, linear time.
 _BRACKETS: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _UNSAFE_ESCAPE: Final = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
@@ -31,16 +31,18 @@ _UNSAFE_ESCAPE: Final = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 class StrictJsonError(ValueError):
     """The text is not one JSON value that we accept.
 
-    ``code`` says of which kind, ``message`` says why to a person: line and column where they are
-    known, never a piece of the text but a plain key. ``trailing`` is True where one whole value
-    was read and something other than white space follows it.
+    ``code`` is the kind of error that callers report, ``reason`` what exactly it was: ``trailing``
+    is one whole value with something other than white space after it. ``message`` tells a person,
+    with line and column where they are known, and never holds a piece of the text; ``key`` is the
+    key that stands twice.
     """
 
-    def __init__(self, code: ErrorCode, message: str, *, trailing: bool = False) -> None:
+    def __init__(self, code: ErrorCode, reason: Reason, message: str, *, key: str | None = None) -> None:
         super().__init__(message)
         self.code: ErrorCode = code
+        self.reason: Reason = reason
         self.message = message
-        self.trailing = trailing
+        self.key = key
 
 
 def loads(data: bytes | str, *, any_text: bool = False) -> Any:
@@ -67,21 +69,21 @@ def loads(data: bytes | str, *, any_text: bool = False) -> Any:
 def check_text(text: str) -> None:
     """Raise ``StrictJsonError`` (``invalid_unicode``) for U+0000 or a lone surrogate in ``text``."""
     if "\x00" in text:
-        raise StrictJsonError("invalid_unicode", f"U+0000 in the text{_place(text, text.index(chr(0)))}")
+        raise StrictJsonError("invalid_unicode", "text", f"U+0000 in the text{_place(text, text.index(chr(0)))}")
     if text.isascii():
         return
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         where = _place(text, error.start)
-        raise StrictJsonError("invalid_unicode", f"half of a surrogate pair in the text{where}") from None
+        raise StrictJsonError("invalid_unicode", "text", f"half of a surrogate pair in the text{where}") from None
 
 
 def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise StrictJsonError("invalid_unicode", f"not UTF-8 at byte {error.start + 1}") from None
+        raise StrictJsonError("invalid_unicode", "text", f"not UTF-8 at byte {error.start + 1}") from None
 
 
 def _check_depth(text: str) -> None:
@@ -94,7 +96,7 @@ def _check_depth(text: str) -> None:
             depth += 1
             if depth > MAX_DEPTH:
                 where = _place(text, found.start())
-                raise StrictJsonError("too_deep", f"nested deeper than {MAX_DEPTH}{where}")
+                raise StrictJsonError("too_deep", "depth", f"nested deeper than {MAX_DEPTH}{where}")
         elif first != '"':
             depth -= 1
 
@@ -103,11 +105,11 @@ def _check_strings(value: Any) -> None:
     """Refuse what an escape can smuggle in. An escape may be harmless (a pair, or escaped itself)."""
     if isinstance(value, str):
         if "\x00" in value:
-            raise StrictJsonError("invalid_unicode", "a string holds U+0000")
+            raise StrictJsonError("invalid_unicode", "text", "a string holds U+0000")
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise StrictJsonError("invalid_unicode", "a string holds half of a surrogate pair") from None
+            raise StrictJsonError("invalid_unicode", "text", "a string holds half of a surrogate pair") from None
     elif isinstance(value, list):
         for item in value:
             _check_strings(item)
@@ -126,8 +128,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if key in seen:
             break
         seen.add(key)
-    name = f"the key {key}" if _PLAIN_NAME.match(key) else "a key"
-    raise StrictJsonError("invalid_json", f"{name} stands twice in one object")
+    raise StrictJsonError("invalid_json", "duplicate_key", "a key stands twice in one object", key=key)
 
 
 def _integer(digits: str) -> int:
@@ -136,24 +137,25 @@ def _integer(digits: str) -> int:
         value = int(digits)
         if MIN_INTEGER <= value <= MAX_INTEGER:
             return value
-    raise StrictJsonError("invalid_json", "an integer beyond 64 bits")
+    raise StrictJsonError("invalid_json", "number", "an integer beyond 64 bits")
 
 
 def _float(digits: str) -> float:
     value = float(digits)
     if isfinite(value):
         return value
-    raise StrictJsonError("invalid_json", "a number too large for a double")
+    raise StrictJsonError("invalid_json", "number", "a number too large for a double")
 
 
 def _no_constant(name: str) -> float:
-    raise StrictJsonError("invalid_json", f"{name} is not JSON")
+    raise StrictJsonError("invalid_json", "number", f"{name} is not JSON")
 
 
 def _syntax_error(error: json.JSONDecodeError) -> StrictJsonError:
-    trailing = error.msg.startswith("Extra data")
-    said = "something follows the JSON value" if trailing else error.msg
-    return StrictJsonError("invalid_json", f"{said} (line {error.lineno}, column {error.colno})", trailing=trailing)
+    where = f"(line {error.lineno}, column {error.colno})"
+    if error.msg.startswith("Extra data"):
+        return StrictJsonError("invalid_json", "trailing", f"something follows the JSON value {where}")
+    return StrictJsonError("invalid_json", "syntax", f"{error.msg} {where}")
 
 
 def _place(text: str, index: int) -> str:
