@@ -31,7 +31,7 @@ from ledger.events import (
     Payload,
     Retried,
 )
-from ledger.integrity.canonical import encode_keeping_integers
+from runner import sent_json
 from runner.contract import Accepted, judge
 from runner.prompts import first_body, retry_body
 from runner.reply import CallFailure, Exchange, Reply, classify
@@ -203,7 +203,7 @@ def _after_reply(story: _Story) -> Step:
             blocked_by_policy=output["blocked_by_policy"],
             allowances=list(verdict.allowances),
         )
-        return Record(((accepted, encode_keeping_integers(output)),))
+        return Record(((accepted, sent_json.encode(output)),))
     failed = ParseFailed(turn=story.turn, code=verdict.code, fields=list(verdict.fields))
     return Record(((failed, None), *_after_broken_answer(story, verdict.code)))
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from ledger.integrity.canonical import encode_keeping_integers
+from runner import sent_json
 from runner.answer import answer_text
 from runner.contract import Broken, Contract
 from runner.requests import ReplayRequest
@@ -127,7 +127,7 @@ def _cut(text: str) -> str:
 
 def _body(request: ReplayRequest, sent: list[dict[str, str]], model: str, settings: RunSettings) -> bytes:
     options = _options(settings, request.contract)
-    return encode_keeping_integers({"model": model, "messages": sent, "stream": False, **options})
+    return sent_json.encode({"model": model, "messages": sent, "stream": False, **options})
 
 
 def _options(settings: RunSettings, contract: Contract) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import orjson
 
 from ledger.events import ID_PATTERN
-from ledger.integrity.canonical import encode_keeping_integers
+from runner import sent_json
 from runner.contract import Contract, ContractError
 from runner.strict_json import StrictJsonError, loads
 from runner.variants import BASELINE, UnknownVariant, Variant, variant_for, variant_named
@@ -69,7 +69,7 @@ class ReplayRequest:
     @cached_property
     def incident_context_json(self) -> str:
         """The context as it is sent: canonical, integers with all their digits."""
-        return encode_keeping_integers(self.incident_context).decode("utf-8")
+        return sent_json.encode(self.incident_context).decode("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,4 +301,4 @@ def _compiled(schema_json: bytes) -> tuple[Contract, str]:
     if len(schema_json) > MAX_CONTRACT_BYTES:
         raise ContractError("", f"is longer than {MAX_CONTRACT_BYTES} bytes")
     schema = loads(schema_json)
-    return Contract(schema or None), hashlib.sha256(encode_keeping_integers(schema)).hexdigest()
+    return Contract(schema or None), hashlib.sha256(sent_json.encode(schema)).hexdigest()

@@ -1,0 +1,40 @@
+"""Canonical JSON of what is sent and kept: RFC 8785, but an integer keeps all its digits. Pure.
+
+The bytes are those of ``encode_keeping_integers``. Most values are such that a plain encoder with sorted
+keys gives the same bytes in a tenth of the time; the others take the slow way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from ledger.integrity.canonical import encode_keeping_integers
+
+
+def encode(value: Any) -> bytes:
+    """Raises ``CanonicalError`` where ``encode_keeping_integers`` does."""
+    if _is_plain(value):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError:  # half a surrogate pair, or deeper than it goes: the slow way says so in our words
+            pass
+    return encode_keeping_integers(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Do both encoders write this alike? ASCII keys sort alike by byte and by UTF-16 code unit, and a
+    fraction of this size is written without an exponent by both."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return -(2**63) <= value < 2**63
+    if kind is float:
+        return 1e-4 <= abs(value) < 1e15 and not float.is_integer(value)
+    if kind is list:
+        return all(map(_is_plain, value))
+    if kind is dict:
+        return "".join(value).isascii() and all(map(_is_plain, value.values()))
+    return False
