@@ -99,7 +99,7 @@ class Done:
 
 Step = StartCall | Record | Done
 ScanQuote = Callable[[bytes], bool]
-"""Does a body with a quoted answer hold evaluation labels?"""
+"""Does a body that quotes an answer hold evaluation labels?"""
 
 
 class ImpossibleHistory(ValueError):
@@ -170,10 +170,8 @@ def _body(story: _Story) -> tuple[bytes, bool]:
     how = (recorded.request, recorded.variant, recorded.model, recorded.settings)
     if story.turn == 1:
         return first_body(*how), False
-    answered = next(
-        event for event in reversed(story.past) if event.type == "ModelCalled" and event.payload["turn"] == 1
-    )
-    reply = recorded_reply(answered)
+    first_turn = [event for event in story.past if event.type == "ModelCalled" and event.payload["turn"] == 1]
+    reply = recorded_reply(first_turn[-1])
     broken = judge(reply, recorded.request.contract)
     if isinstance(broken, Accepted):
         raise ImpossibleHistory("an answer that keeps the contract was tried again")

@@ -33,6 +33,7 @@ __all__ = [
     "NEMOTRON_CONTRACT_TUNED_VARIANT_ID",
     "RESERVED_MEMBERS",
     "VARIANTS",
+    "Messages",
     "UnknownVariant",
     "Variant",
     "check_options",
@@ -46,12 +47,14 @@ __all__ = [
 RESERVED_MEMBERS: Final = frozenset({"messages", "model", "stream", "n", "tools"})
 """What ``extra_body`` may not hold: they decide what is asked and how many answers come."""
 
+Messages = list[dict[str, str]]
+
 MAX_QUOTE_BYTES: Final = 2000
 
 _NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 
 
-def messages(request: ReplayRequest, variant: Variant) -> list[dict[str, str]]:
+def messages(request: ReplayRequest, variant: Variant) -> Messages:
     """The two messages of turn 1."""
     return _messages(request, _user_text(request, variant))
 
@@ -68,13 +71,12 @@ def retry_body(
 
     ``quote`` is the answer's text as it came; None leaves it out. Raises as ``first_body``.
     """
-    contract = request.contract
     text = "" if quote is None else _cut(answer_text(quote))
     correction = variant.correction_template.format(
         code=broken.code,
         fields=", ".join(broken.fields) or "the answer as a whole",
         problems="\n".join(broken.problems),
-        allowed=_allowed_values(contract),
+        allowed=_allowed_values(request.contract),
         quote=variant.quote_template.format(text=text) if text else "",
     )
     return _body(request, _messages(request, _user_text(request, variant) + correction), model, settings)
@@ -85,7 +87,7 @@ def check_options(settings: RunSettings) -> None:
     _options(settings, Contract())
 
 
-def _messages(request: ReplayRequest, user_text: str) -> list[dict[str, str]]:
+def _messages(request: ReplayRequest, user_text: str) -> Messages:
     return [{"role": "system", "content": request.system_prompt}, {"role": "user", "content": user_text}]
 
 
@@ -125,7 +127,7 @@ def _cut(text: str) -> str:
 # --- bodies --------------------------------------------------------------------------------
 
 
-def _body(request: ReplayRequest, sent: list[dict[str, str]], model: str, settings: RunSettings) -> bytes:
+def _body(request: ReplayRequest, sent: Messages, model: str, settings: RunSettings) -> bytes:
     options = _options(settings, request.contract)
     return sent_json.encode({"model": model, "messages": sent, "stream": False, **options})
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, BinaryIO, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -104,11 +104,17 @@ class _Wrong(Exception):
         self.field, self.message = field, message
 
 
+class LineReader(Protocol):
+    """The little of a binary file that is used: at most ``size`` bytes, up to and with a line's end."""
+
+    def readline(self, size: int, /) -> bytes: ...
+
+
 class Head(bytes):
     """The first ``KEPT_OF_LONG_LINE`` bytes of a line that is too long; the rest is not kept."""
 
 
-def read_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def read_lines(stream: LineReader) -> Iterator[tuple[int, bytes]]:
     """The lines that are not blank, with their numbers. Of one that is too long its ``Head`` comes."""
     number = 0
     # Room for a whole line of the greatest length, the mark before it and the two bytes after it: what
@@ -127,7 +133,7 @@ def read_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _skip_line(stream: BinaryIO) -> None:
+def _skip_line(stream: LineReader) -> None:
     while (rest := stream.readline(KEPT_OF_LONG_LINE)) and not rest.endswith(b"\n"):
         pass
 

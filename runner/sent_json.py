@@ -6,11 +6,13 @@ keys gives the same bytes in a tenth of the time; the others take the slow way.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from ledger.integrity.canonical import encode_keeping_integers
+
+_ALWAYS_PLAIN: Final = frozenset({str, bool, type(None)})
 
 
 def encode(value: Any) -> bytes:
@@ -27,14 +29,12 @@ def _is_plain(value: Any) -> bool:
     """Do both encoders write this alike? ASCII keys sort alike by byte and by UTF-16 code unit, and a
     fraction of this size is written without an exponent by both."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _ALWAYS_PLAIN:
         return True
-    if kind is int:
-        return -(2**63) <= value < 2**63
-    if kind is float:
-        return 1e-4 <= abs(value) < 1e15 and not float.is_integer(value)
-    if kind is list:
-        return all(map(_is_plain, value))
     if kind is dict:
         return "".join(value).isascii() and all(map(_is_plain, value.values()))
-    return False
+    if kind is list:
+        return all(map(_is_plain, value))
+    if isinstance(value, float):
+        return 1e-4 <= abs(value) < 1e15 and not value.is_integer()
+    return kind is int and bool(-(2**63) <= value < 2**63)
