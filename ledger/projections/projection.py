@@ -6,11 +6,13 @@ both databases, for ever. One that would give other bytes for old events gets a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from ledger.events import Event
+from pydantic import ValidationError
+
+from ledger.events import EVENT_TYPES, Event
 from ledger.store import Store
 from ledger.store.errors import RunNotFound
 from ledger.store.records import Unreadable
@@ -40,7 +42,7 @@ class Pass(NamedTuple):
 
 _MILESTONES_SQL: Final = """
 SELECT position, type FROM events
-WHERE run_id = :run_id AND position <= :upto
+WHERE run_id = :run_id AND request_id IS NULL AND position <= :upto
   AND type IN ('RunStarted', 'RunCompleted', 'RunBlocked', 'RunAbandoned')
 ORDER BY position
 """
@@ -65,7 +67,26 @@ def find_pass(store: Store, run_id: str, as_of: int | None = None) -> Pass:
 
 def pass_events(store: Store, of: Pass) -> Iterator[Event | Unreadable]:
     """The events of a pass in order of position, streamed."""
-    return store.events(of.run_id, after=of.first - 1, upto=of.last)
+    return checked(store.events(of.run_id, after=of.first - 1, upto=of.last))
+
+
+_VALIDATE: Final = {name: cls.__pydantic_validator__.validate_python for name, cls in EVENT_TYPES.items()}
+
+
+def checked(events: Iterable[Event | Unreadable]) -> Iterator[Event | Unreadable]:
+    """The same events, but ``Unreadable`` where a member of the payload is not of its type.
+
+    A fold may then trust what it is given, even from a ledger that somebody altered.
+    """
+    for event in events:
+        if isinstance(event, Event):
+            try:
+                _VALIDATE[event.type](event.payload)
+            except ValidationError:
+                reason = "its payload is not of its type's form"
+                yield Unreadable(event.position, event.run_id, event.request_id, event.type, reason)
+                continue
+        yield event
 
 
 _TIME_SQL: Final = "SELECT recorded_at FROM events WHERE position = :position"
