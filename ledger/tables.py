@@ -23,6 +23,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import Field, SQLModel
@@ -75,6 +76,8 @@ def _table(comment: str, *constraints: Any, rowid: bool = False) -> tuple[Any, .
     return (*constraints, {"comment": comment, "sqlite_with_rowid": rowid})
 
 
+_STARTED: Final = text("type = 'RunStarted'")
+
 # --- the record ----------------------------------------------------------------------------
 
 
@@ -85,6 +88,7 @@ class EventRow(SQLModel, table=True):
         UniqueConstraint("event_id", name="events_event_id"),
         UniqueConstraint("run_id", "run_version", name="events_run_version"),
         UniqueConstraint("run_id", "request_id", "request_version", name="events_request_version"),
+        Index("events_run_started", "run_id", "position", sqlite_where=_STARTED, postgresql_where=_STARTED),
         rowid=True,
     )
     position: int = _col(_big(), "1, 2, 3 ... dense over the ledger", primary_key=True, autoincrement=False)

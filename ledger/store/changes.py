@@ -8,6 +8,7 @@ scratch database. Only rows keyed by the event's own run and request may be touc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from ledger.events import Event
@@ -34,3 +35,50 @@ TableFold = Callable[[Event], Iterable[RowChange]]
 def no_fold(_: Event) -> Iterable[RowChange]:
     """A ledger without projection tables: for tests and benchmarks of the log alone."""
     return ()
+
+
+@lru_cache(maxsize=256)
+def statement(change: Change, mark: str) -> str:
+    """The SQL of a change, with ``mark`` (``?`` or ``%s``) for each value."""
+    where = " AND ".join(f"{column} = {mark}" for column in change.key)
+    if change.kind == "delete":
+        return f"DELETE FROM {change.table} WHERE {where}"  # noqa: S608 - names from our own declarations
+    if change.kind == "insert":
+        columns = insert_columns(change)
+        marks = ", ".join([mark] * len(columns))
+        return f"INSERT INTO {change.table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+    assigned = [f"{column} = {mark}" for column in change.sets]
+    assigned += [f"{column} = coalesce({column}, {mark})" for column in change.sets_if_null]
+    return f"UPDATE {change.table} SET {', '.join(assigned)} WHERE {where}"  # noqa: S608
+
+
+def insert_columns(change: Change) -> tuple[str, ...]:
+    """The columns of an insert, in the order of its values."""
+    return (*change.sets, *change.sets_if_null, *change.key)
+
+
+def in_bulk(changes: Iterable[RowChange]) -> list[tuple[Change, list[tuple[Any, ...]]]]:
+    """Group changes by their statement so that each can be run once for many rows.
+
+    The outcome is that of running them one by one: a change joins an earlier group of its shape
+    only where no later group has touched its row, and nothing passes a delete, whose key may
+    cover many rows.
+    """
+    groups: list[tuple[Change, list[tuple[Any, ...]]]] = []
+    latest: dict[int, int] = {}  # shape (by identity: hashing it costs more than a group too many) -> its last group
+    touched: dict[tuple[Any, ...], int] = {}  # table and key -> last group with that row
+    for change, values in changes:
+        kind, table, key, _, _ = change
+        if kind == "delete":
+            groups.append((change, [values]))
+            latest.clear()
+            touched.clear()
+            continue
+        row = (table, *values[-len(key) :])
+        at = latest.get(id(change), -1)
+        if at < 0 or at < touched.get(row, at):
+            at = latest[id(change)] = len(groups)
+            groups.append((change, []))
+        groups[at][1].append(values)
+        touched[row] = at
+    return groups

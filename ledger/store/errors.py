@@ -25,6 +25,10 @@ class LedgerUnreachable(LedgerError):
     """The database does not answer, or refused the credentials."""
 
 
+class ConnectionLost(LedgerUnreachable):
+    """The connection broke under us. The append path opens another and settles what was done."""
+
+
 class LedgerNewer(LedgerError):
     """The ledger's schema is newer than this program."""
 
@@ -47,6 +51,42 @@ class LedgerBusy(LedgerError):
 
 class LedgerMalformed(LedgerError):
     """The database says that its file is damaged, or a row cannot be decoded."""
+
+
+class StatementRefused(LedgerError):
+    """The database refused a statement: a trigger, a constraint, a missing right."""
+
+
+class UnsafeFilesystem(LedgerError):
+    """SQLite's write-ahead log needs shared memory that a network file system does not give."""
+
+
+class OriginDiffers(LedgerError):
+    """The ledger that is there bears another name than the one asked for."""
+
+    exit_code = 2
+
+
+class RunNotFound(LedgerError):
+    """The ledger holds no such run."""
+
+    exit_code = 2
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"no run {run_id}")
+
+
+class InvalidEvent(LedgerError):
+    """What was to be appended is no event that a ledger may hold. Always the caller's mistake."""
+
+    exit_code = 2
+
+
+class CopyRefused(LedgerError):
+    """A copy would not be the same ledger: the target holds something, or the source is not whole."""
+
+    exit_code = 1
 
 
 class ClockWentBack(LedgerError):

@@ -1,0 +1,175 @@
+"""Appending: one transaction a group, tried again where that can help (docs/ledger-format.md, section 3)."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from ledger.store.backend import LOCK_SECONDS, Backend, Opening
+from ledger.store.changes import TableFold
+from ledger.store.errors import ClockWentBack, ConnectionLost, LedgerBusy, LedgerError, StatementRefused
+from ledger.store.plan import Planner
+from ledger.store.records import Batch, Head, Receipt, Stream
+from ledger.tables import format_time
+
+Clock = Callable[[], datetime]
+Outcome = list[Receipt] | LedgerError
+
+CLOCK_TOLERANCE: Final = timedelta(minutes=5)
+_TRIES: Final = 8
+_CACHED_STREAMS: Final = 200_000
+
+
+def backoff(tries: int = _TRIES, *, deadline: float = LOCK_SECONDS) -> Iterator[None]:
+    """Yield once for each try, sleeping 10 ms and then twice as long each time, with jitter."""
+    end = time.monotonic() + deadline
+    for attempt in range(tries):
+        yield
+        pause = 0.01 * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+        if time.monotonic() + pause > end:
+            return
+        time.sleep(pause)
+
+
+class Versions:
+    """The versions of streams, as long as nobody else has moved the head."""
+
+    def __init__(self) -> None:
+        self._known: dict[Stream, int] = {}
+        self._root = b""
+
+    def missing(self, streams: Sequence[Stream]) -> list[Stream]:
+        """Those that have to be asked for."""
+        return [stream for stream in streams if stream not in self._known]
+
+    def at(self, head: Head) -> dict[Stream, int]:
+        """What is known of a log that stands at ``head``; nothing where it has moved."""
+        return self._known if self._root == head.root else {}
+
+    def keep(self, head: Head, versions: dict[Stream, int]) -> None:
+        """The log stands at ``head`` now, and these streams at these versions."""
+        if self._root != head.root and len(versions) + len(self._known) > _CACHED_STREAMS:
+            self._known = {}
+        self._known.update(versions)
+        self._root = head.root
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self._known, self._root = {}, b""
+
+
+class Appender:
+    """Appends groups of batches to one ledger. Not for two threads at once: the backend's lock sees to that."""
+
+    def __init__(self, backend: Backend, *, fold: TableFold, clock: Clock | None, accept_clock: bool) -> None:
+        self._backend, self._fold = backend, fold
+        self._clock, self._accept_clock = clock, accept_clock
+        self._cache = Versions()
+
+    def append_group(self, batches: Sequence[Batch]) -> list[Outcome]:
+        """Append many callers' batches in one transaction; see ``Store.append_group``."""
+        try:
+            return self._tried(batches)
+        except StatementRefused as error:
+            # The database refused a row. Whose it was is found out by appending each alone.
+            if len(batches) == 1:
+                return [error]
+        outcomes: list[Outcome] = []
+        for batch in batches:
+            outcomes.extend(self.append_group([batch]))
+        return outcomes
+
+    def _tried(self, batches: Sequence[Batch]) -> list[Outcome]:
+        failure: LedgerError | None = None
+        for _ in backoff():
+            try:
+                return self._once(batches)
+            except LedgerBusy as error:
+                failure = error
+            except ConnectionLost as error:
+                # Were the events committed or not? Trying again settles it: their ids are looked
+                # up under the head's lock, which a session that is still committing holds.
+                failure = error
+                self._backend.reconnect()
+        assert failure is not None
+        raise failure
+
+    def _once(self, batches: Sequence[Batch]) -> list[Outcome]:
+        streams = _streams(batches)
+        event_ids = [event.event_id for batch in batches for event in batch.events]
+        with self._backend.exclusive():
+            try:
+                opening = self._backend.begin(event_ids, self._cache.missing(streams))
+                planner = self._planner(opening, streams, batches)
+                outcomes = [planner.add(batch) for batch in batches]
+                if not planner.rows.events:
+                    self._backend.rollback()
+                    return outcomes
+                self._backend.write(planner.rows)
+                head = planner.head()
+                self._backend.commit(head)
+            except BaseException:
+                self._cache.forget()
+                self._backend.rollback()
+                raise
+            self._cache.keep(head, planner.versions)
+            return outcomes
+
+    def _planner(self, opening: Opening, streams: Sequence[Stream], batches: Sequence[Batch]) -> Planner:
+        cached = self._cache.at(opening.head)
+        versions = {stream: cached[stream] for stream in streams if stream in cached} | opening.versions
+        unknown = [stream for stream in streams if stream not in versions]
+        if unknown:  # the head was moved by another writer, so what was cached is worth nothing
+            self._cache.forget()
+            versions |= self._backend.versions(unknown)
+        named = _redacted_positions(batches)
+        return Planner(
+            opening.head,
+            self._time(opening),
+            versions=versions,
+            known=opening.known,
+            erasable=self._backend.erasable(named) if named else set(),
+            fold=self._fold,
+            entropy=os.urandom,
+        )
+
+    def _time(self, opening: Opening) -> str:
+        """The one time of the transaction: the clock's, but never before the last event's."""
+        moment = opening.now if self._clock is None else self._clock()
+        text, last = format_time(moment), opening.head.recorded_at
+        if last is None or text >= last:
+            return text
+        behind = datetime.fromisoformat(last) - moment
+        if behind > CLOCK_TOLERANCE and not self._accept_clock:
+            raise ClockWentBack(
+                f"the clock says {text}, but the last event was recorded at {last}: set the clock right, "
+                "or accept that events are recorded under the later time (--accept-clock)"
+            )
+        return last
+
+
+def _streams(batches: Sequence[Batch]) -> list[Stream]:
+    """Every stream that the batches name, each once."""
+    streams: dict[Stream, None] = {}
+    for batch in batches:
+        for event in batch.events:
+            streams[event.run_id, None] = None
+            if event.request_id is not None:
+                streams[event.run_id, event.request_id] = None
+        for run_id, request_id, _ in batch.expected:
+            streams[run_id, request_id] = None
+    return list(streams)
+
+
+def _redacted_positions(batches: Sequence[Batch]) -> list[int]:
+    return [
+        position
+        for batch in batches
+        for event in batch.events
+        if event.type == "ContentRedacted"
+        for position in event.payload.get("positions", ())
+    ]

@@ -1,0 +1,91 @@
+"""The envelope: what of an event is hashed into the tree (docs/ledger-format.md, section 1).
+
+Every string in an envelope is ASCII without quotation marks, backslashes or controls, so a
+template gives the canonical JSON (RFC 8785) of it: keys sorted, nothing to escape. A property test
+holds it against the real encoder.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final
+
+from ledger.events import EVENT_TYPES, ID_PATTERN, LEDGER_RUN_ID, NewEvent
+from ledger.store.errors import InvalidEvent
+
+FORMAT: Final = 1
+"""Version of the ledger format; ``v`` in each envelope."""
+
+SALT_BYTES: Final = 32
+ORIGIN_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}\Z"
+
+_is_id = re.compile(ID_PATTERN).match
+_is_uuid7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z").match
+_is_origin = re.compile(ORIGIN_PATTERN).match
+
+
+def check_origin(origin: str) -> str:
+    """Give the origin back. Raises ``InvalidEvent`` unless it may name a ledger."""
+    if _is_origin(origin) is None:
+        raise InvalidEvent("an origin is 1 to 255 of A-Z a-z 0-9 . _ / - and begins with a letter or a digit")
+    return origin
+
+
+def check(event: NewEvent) -> None:
+    """Raise ``InvalidEvent`` unless the event may enter a ledger. Payloads are the encoder's to check."""
+    check_members(event.event_id, event.type, event.schema, event.run_id, event.request_id)
+    if event.salt is not None and (event.content is None or len(event.salt) != SALT_BYTES):
+        raise InvalidEvent("a salt is 32 bytes, and there is none without content")
+
+
+def check_members(event_id: str, type_: str, schema: int, run_id: str, request_id: str | None) -> None:
+    """Raise ``InvalidEvent`` unless these may stand in an envelope."""
+    if _is_uuid7(event_id) is None:
+        raise InvalidEvent("an event id is a UUIDv7, lower case with hyphens")
+    known = EVENT_TYPES.get(type_)
+    if known is None or not 1 <= schema <= known.SCHEMA:
+        raise InvalidEvent(f"no event type {type_!a} with schema {schema}")
+    if run_id != LEDGER_RUN_ID and _is_id(run_id) is None:
+        raise InvalidEvent(f"{run_id!a} is no run id")
+    if request_id is not None and _is_id(request_id) is None:
+        raise InvalidEvent(f"{request_id!a} is no request id")
+
+
+def commitment(salt: bytes, content: bytes) -> str:
+    """Hex of SHA-256(0x02 || salt || content)."""
+    return sha256(b"\x02" + salt + content).hexdigest()
+
+
+class Envelopes:
+    """Canonical envelopes for the events of one ledger. The leaf hash is SHA-256(0x00 || envelope)."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, origin: str) -> None:
+        self._ledger = f'","ledger":"{check_origin(origin)}","payload_sha256":"'
+
+    def encode(
+        self,
+        position: int,
+        event_id: str,
+        type_: str,
+        schema: int,
+        run_id: str,
+        run_version: int,
+        request_id: str | None,
+        request_version: int | None,
+        recorded_at: str,
+        payload_sha256: str,
+        content_commitment: str | None,
+    ) -> bytes:
+        """Canonical JSON of the 13 members. The strings must have passed ``check``."""
+        committed = "null" if content_commitment is None else f'"{content_commitment}"'
+        request = "null" if request_id is None else f'"{request_id}"'
+        version = "null" if request_version is None else request_version
+        return (
+            f'{{"content_commitment":{committed},"event_id":"{event_id}{self._ledger}{payload_sha256}",'
+            f'"position":{position},"recorded_at":"{recorded_at}","request_id":{request},'
+            f'"request_version":{version},"run_id":"{run_id}","run_version":{run_version},"schema":{schema},'
+            f'"type":"{type_}","v":{FORMAT}}}'
+        ).encode("ascii")

@@ -1,0 +1,220 @@
+"""What an append will write, worked out before anything is written. Pure: no database, no clock.
+
+A group holds many callers' batches. They see one another's versions in order, and a batch that
+cannot be appended fails alone: it leaves no trace in the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final
+
+from ledger.events import LEDGER_RUN_ID, Event, NewEvent
+from ledger.integrity.merkle import Frontier
+from ledger.store.changes import RowChange, TableFold
+from ledger.store.envelope import SALT_BYTES, Envelopes, check, commitment
+from ledger.store.errors import EventIdReused, InvalidEvent, LedgerError, PartialBatch, VersionConflict
+from ledger.store.expected import Expected, holds
+from ledger.store.records import Batch, EventRow, Head, Known, Receipt, Rows, Stream, encode_content
+from ledger.upcast import upcast
+
+FIRST_TYPE: Final = "LedgerCreated"
+
+
+class Planner:
+    """Takes batches one by one and gathers the rows of those that can be appended.
+
+    ``head``: where the log stands. ``recorded_at``: the time of the whole group. ``versions``: of
+    every stream that the batches name (0: no event yet). ``known``: by event id, what of the
+    batches' events the ledger holds already. ``erasable``: positions up to the head whose content
+    is still there, as far as ``ContentRedacted`` events in the batches name them.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        recorded_at: str,
+        *,
+        versions: Mapping[Stream, int],
+        known: Mapping[str, Known],
+        erasable: set[int],
+        fold: TableFold,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        self._head, self._time = head, recorded_at
+        self.versions = dict(versions)
+        self._known, self._erasable = known, erasable
+        self._planned: dict[str, tuple[NewEvent, Receipt]] = {}
+        self._fold, self._entropy = fold, entropy
+        self._envelope = Envelopes(head.origin).encode
+        self._frontier = Frontier.from_bytes(head.size, head.frontier)
+        self.rows = Rows([], [], [], [], [])
+
+    def add(self, batch: Batch) -> list[Receipt] | LedgerError:
+        """Plan one caller's events: their receipts, or why they cannot be appended."""
+        try:
+            return self._add(batch)
+        except LedgerError as error:
+            return error
+
+    def head(self) -> Head:
+        """Where the log will stand."""
+        frontier = self._frontier
+        moved = self._time if self.rows.events else self._head.recorded_at
+        return self._head._replace(
+            size=frontier.size, root=frontier.root(), frontier=frontier.to_bytes(), recorded_at=moved
+        )
+
+    def _add(self, batch: Batch) -> list[Receipt]:
+        for event in batch.events:
+            check(event)
+        before = self._receipts_of_known(batch.events)
+        if before is not None:
+            return before
+        self._check_expected(batch.expected)
+        versions: dict[Stream, int] = {}
+        placed = [self._place(offset, event, versions) for offset, event in enumerate(batch.events)]
+        changes = self._fold_all(placed)
+        erased = self._erasures(placed)
+        # Nothing may fail from here on.
+        self.versions.update(versions)
+        self.rows.changes.extend(changes)
+        self.rows.redactions.extend(erased)
+        self._erasable.difference_update(position for position, _ in erased)
+        return [self._write(event, at) for event, at in zip(batch.events, placed, strict=True)]
+
+    # --- may it be appended? ---------------------------------------------------------------
+
+    def _receipts_of_known(self, events: Sequence[NewEvent]) -> list[Receipt] | None:
+        receipts = [receipt for event in events if (receipt := self._receipt_of_known(event)) is not None]
+        if len({event.event_id for event in events}) != len(events):
+            raise EventIdReused("an event id occurs twice in one batch")
+        if not receipts:
+            return None
+        if len(receipts) != len(events):
+            raise PartialBatch(f"{len(receipts)} of {len(events)} events of a batch are in the ledger already")
+        return receipts
+
+    def _receipt_of_known(self, event: NewEvent) -> Receipt | None:
+        planned = self._planned.get(event.event_id)
+        if planned is not None:
+            first, receipt = planned
+            same = _facts(first) == _facts(event) and first.content == event.content
+        else:
+            known = self._known.get(event.event_id)
+            if known is None:
+                return None
+            receipt, same = known.receipt, _is_same(known, event)
+        if not same:
+            raise EventIdReused(f"event id {event.event_id} belongs to another event, at position {receipt.position}")
+        return receipt
+
+    def _check_expected(self, expectations: Sequence[Expected]) -> None:
+        for run_id, request_id, expected in expectations:
+            actual = self.versions[run_id, request_id]
+            if not holds(expected, actual):
+                raise VersionConflict(run_id, request_id, expected, actual)
+
+    def _place(self, offset: int, event: NewEvent, versions: dict[Stream, int]) -> Event:
+        position = self._frontier.size + 1 + offset
+        if (event.type == FIRST_TYPE) != (position == 1):
+            raise InvalidEvent(f"{event.type} cannot stand at position {position}: a ledger begins with {FIRST_TYPE}")
+        run_id, request_id = event.run_id, event.request_id
+        run_version = versions[run_id, None] = self._next(run_id, None, versions)
+        request_version = None
+        if request_id is not None:
+            request_version = versions[run_id, request_id] = self._next(run_id, request_id, versions)
+        return Event(
+            position,
+            event.event_id,
+            event.type,
+            event.schema,
+            run_id,
+            run_version,
+            request_id,
+            request_version,
+            self._time,
+            upcast(event.type, event.schema, event.payload),
+        )
+
+    def _next(self, run_id: str, request_id: str | None, versions: dict[Stream, int]) -> int:
+        stream = (run_id, request_id)
+        version = versions.get(stream)
+        return (self.versions[stream] if version is None else version) + 1
+
+    def _fold_all(self, placed: Sequence[Event]) -> list[RowChange]:
+        changes: list[RowChange] = []
+        for event in placed:
+            try:
+                changes.extend(self._fold(event))
+            except (LookupError, TypeError, ValueError) as error:
+                raise InvalidEvent(f"the payload of {event.type} is not of its form") from error
+        return changes
+
+    def _erasures(self, placed: Sequence[Event]) -> list[tuple[int, int]]:
+        """The contents that go with ``ContentRedacted`` events: event and erasure are one step."""
+        erased: dict[int, int] = {}
+        for event in placed:
+            if event.type != "ContentRedacted":
+                continue
+            if event.run_id != LEDGER_RUN_ID:
+                raise InvalidEvent(f"ContentRedacted belongs into {LEDGER_RUN_ID}")
+            for position in event.payload["positions"]:
+                if position not in self._erasable or position in erased:
+                    raise InvalidEvent(f"position {position} has no content to erase")
+                erased[position] = event.position
+        return list(erased.items())
+
+    # --- rows ------------------------------------------------------------------------------
+
+    def _write(self, event: NewEvent, at: Event) -> Receipt:
+        position, event_id, type_, _, run_id, run_version, request_id, request_version, time, _ = at
+        committed = None if event.content is None else self._write_content(position, event.content, event.salt)
+        digest = sha256(event.payload_json).hexdigest()
+        envelope = self._envelope(
+            position,
+            event_id,
+            type_,
+            event.schema,
+            run_id,
+            run_version,
+            request_id,
+            request_version,
+            time,
+            digest,
+            committed,
+        )
+        leaf = sha256(b"\x00" + envelope).digest()
+        row: EventRow = (
+            *(position, event_id, type_, event.schema, run_id, run_version, request_id, request_version, time),
+            *(event.payload_json.decode("utf-8"), digest, committed, leaf),
+        )
+        self.rows.events.append(row)
+        self.rows.nodes.extend(self._frontier.append(leaf))
+        receipt = Receipt(position, event_id, run_version, request_version, time)
+        self._planned[event_id] = (event, receipt)
+        return receipt
+
+    def _write_content(self, position: int, content: bytes, salt: bytes | None) -> str:
+        if salt is None:
+            salt = self._entropy(SALT_BYTES)
+        encoding, body = encode_content(content)
+        self.rows.contents.append((position, salt, encoding, body))
+        return commitment(salt, content)
+
+
+def _facts(event: NewEvent) -> tuple[object, ...]:
+    return event.type, event.schema, event.run_id, event.request_id, event.payload_json
+
+
+def _is_same(known: Known, event: NewEvent) -> bool:
+    if (known.type, known.schema, known.run_id, known.request_id) != _facts(event)[:4]:
+        return False
+    if known.payload_sha256 != sha256(event.payload_json).hexdigest():
+        return False
+    if event.content is None or known.content_commitment is None:
+        return event.content is None and known.content_commitment is None
+    if known.salt is None:
+        return known.redacted
+    return known.content_commitment == commitment(known.salt, event.content)

@@ -1,0 +1,30 @@
+CREATE FUNCTION ledger_redactions_check_insert() RETURNS trigger LANGUAGE plpgsql
+  -- pg_temp last: a temporary table must not pass for one of ours. Look-ups only: a plan made while
+  -- the tables were tiny is kept, and must not scan them once they are large.
+  SET search_path = @schema@, pg_temp
+  SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+  IF EXISTS (
+    SELECT 1 FROM added AS a
+    WHERE coalesce((SELECT e.content_commitment IS NULL FROM events AS e WHERE e.position = a.position), true)
+  ) THEN
+    RAISE EXCEPTION 'INSERT on redactions is refused: the event committed to no content'
+      USING ERRCODE = 'restrict_violation';
+  END IF;
+  IF EXISTS (
+    SELECT 1 FROM added AS a
+    WHERE coalesce((
+      SELECT e.type <> 'ContentRedacted' OR NOT (e.payload::jsonb -> 'positions') @> to_jsonb(a.position)
+      FROM events AS e WHERE e.position = a.event_position
+    ), true)
+  ) THEN
+    RAISE EXCEPTION 'INSERT on redactions is refused: no ContentRedacted event names the position'
+      USING ERRCODE = 'restrict_violation';
+  END IF;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER check_insert AFTER INSERT ON redactions REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT EXECUTE FUNCTION ledger_redactions_check_insert();
+ALTER TABLE redactions ENABLE ALWAYS TRIGGER check_insert
