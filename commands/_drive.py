@@ -14,13 +14,13 @@ from commands._failures import Refused
 from commands._ledger import typed_again
 from commands._options import STDIN
 from commands._output import ReaderGone, say, write_data
-from commands._progress import terminal_line
-from commands._session import Session, shown_url
+from commands._progress import TerminalLine
+from commands._session import Session
 from commands._summary import counts_line, exit_code, gate_lines, usable_line
 from ledger.projections.report import report as make_report
 from ledger.render import report_json
 from ledger.store import Store
-from runner.plan import Fault, Faults, Progress, RunOutcome, no_progress
+from runner.plan import Fault, Faults, Progress, RunOutcome
 from runner.stop import Signal, StopSignal
 
 SHOWN_FAULTS: Final = 20
@@ -42,12 +42,8 @@ def opened_lines(name: str) -> Iterator[BinaryIO]:
 
 def drive(work: Drive) -> RunOutcome:
     """Drive a run to its end, or until Ctrl-C or SIGTERM; a second signal stops it at once."""
-    line = terminal_line(sys.stderr)
-    try:
-        return asyncio.run(_listening(work, line or no_progress))
-    finally:
-        if line is not None:
-            line.close()
+    with TerminalLine(sys.stderr) as line:
+        return asyncio.run(_listening(work, line.run))
 
 
 async def _listening(work: Drive, progress: Progress) -> RunOutcome:
@@ -129,7 +125,7 @@ def _why_stopped(outcome: RunOutcome) -> str:
 
 def _tell_next(state: Session, store: Store, outcome: RunOutcome, report: dict[str, Any], file: str | None) -> None:
     as_of = report["as_of"]
-    say(f"  recorded in {shown_url(state.ledger_url)} up to position {as_of['position']}, root {as_of['root']}")
+    say(f"  recorded in {state.place.shown} up to position {as_of['position']}, root {as_of['root']}")
     run_id = outcome.run_id
     if outcome.state == "incomplete":
         again = ["resume", run_id, *([file or "FILE"] if not _intake_complete(store, run_id) else [])]

@@ -6,7 +6,6 @@ OpenAI's, or towards a base URL that was itself taken from ``OPENAI_BASE_URL``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +22,6 @@ SHORTEST_SEARCHED: Final = 8
 _NVIDIA_HOST: Final = "integrate.api.nvidia.com"
 _NVIDIA_DOMAIN: Final = ".api.nvidia.com"
 _OPENAI_HOST: Final = "api.openai.com"
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")  # RFC 9110, section 5.6.2
-_RESERVED_HEADERS: Final = frozenset(
-    {"host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "te", "upgrade"}
-)
 _LARGEST_KEY_FILE: Final = 64 * 1024
 
 
@@ -114,27 +109,18 @@ def check_secret(value: str, name: str) -> None:
         )
 
 
-def read_headers(
-    state: Session, given: Iterable[str], *, no_key: bool, look: bool = True
-) -> tuple[dict[str, str], dict[str, str]]:
-    """``NAME=env:VARIABLE`` options as (name -> variable, name -> secret value).
-
-    Without ``look`` no variable is looked at, and there are no values.
-    """
+def read_headers(given: Iterable[str]) -> dict[str, str]:
+    """``NAME=env:VARIABLE`` options as name -> variable. Raises ``Refused`` for anything else."""
     variables: dict[str, str] = {}
     for text in given:
-        name, equals, source = text.partition("=")
+        name, _, source = text.partition("=")
         variable = source.removeprefix("env:")
-        if not equals or not source.startswith("env:") or not variable or not _HEADER_NAME.match(name):
+        if not name or not source.startswith("env:") or not variable:
             raise Refused("--header: expected NAME=env:VARIABLE; a header's value is given by a variable only")
         if name.lower() in {known.lower() for known in variables}:
             raise Refused(f"--header: {name} is given twice")
-        if name.lower() in _RESERVED_HEADERS:
-            raise Refused(f"--header: {name} is set by the program itself")
-        if name.lower() == "authorization" and not no_key:
-            raise Refused("--header: Authorization carries the API key; to set it yourself, add --no-api-key")
         variables[name] = variable
-    return variables, header_values(state, variables) if look else {}
+    return variables
 
 
 def header_values(state: Session, variables: dict[str, str]) -> dict[str, str]:
@@ -145,7 +131,5 @@ def header_values(state: Session, variables: dict[str, str]) -> dict[str, str]:
         if value is None:
             raise Refused(f"--header {name}: the variable {variable} is not set")
         state.keep_secret([value])
-        if not value.isascii() or not value.isprintable():
-            raise Refused(f"--header {name}: the variable {variable} holds a character that no header can carry")
         values[name] = value
     return values

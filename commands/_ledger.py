@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from commands._failures import Refused
-from commands._session import Session, session, shown_url
+from commands._session import Session, session
 from ledger import open_ledger
 from ledger.events import LEDGER_RUN_ID
 from ledger.store import Store
@@ -19,7 +19,7 @@ _SHOWN: Final = 20
 
 def open_for(ctx: click.Context, mode: Any, **options: Any) -> Store:
     """The ledger, in mode ``read``, ``write`` or ``create``; closed when the command ends."""
-    return ctx.with_resource(open_ledger(session(ctx).ledger_url, mode, **options))
+    return ctx.with_resource(open_ledger(session(ctx).place.url, mode, **options))
 
 
 def find_run(store: Store, text: str) -> str:
@@ -60,5 +60,5 @@ def check_as_of(store: Store, as_of: int | str | None) -> int | str | None:
 
 def typed_again(state: Session, *words: str) -> str:
     """A command line to offer: it names the ledger where the one in use was typed, without its password."""
-    ledger = ["--ledger", shown_url(state.ledger_url)] if state.ledger_typed else []
+    ledger = ["--ledger", state.place.shown] if state.ledger_typed else []
     return shlex.join(["replay-ledger", *words, *ledger])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from commands._failures import Refused
-from commands._keys import find_key, read_headers
+from commands._keys import find_key, header_values, read_headers
 from commands._run_options import DEFAULT_MODEL, NVIDIA_BASE_URL, settings_from
 from commands._session import Session
 from commands._who import git_commit, who_runs
 from runner.endpoint import Endpoint, EndpointError
+from runner.model_client import ClientConfigError, ModelClient
 from runner.plan import RunPlan
 
 
@@ -39,7 +40,8 @@ def make_plan(state: Session, given: dict[str, Any], *, needs_key: bool) -> tupl
     no_key = bool(given["no_api_key"])
     check_proxy(given["proxy"])
     endpoint = parse_endpoint(base_url)
-    variables, values = read_headers(state, given["header"], no_key=no_key, look=needs_key)
+    variables = read_headers(given["header"])
+    values = header_values(state, variables) if needs_key else {}
     settings = settings_from(given, variables, no_api_key=no_key)
     key = find_key(
         state,
@@ -49,6 +51,8 @@ def make_plan(state: Session, given: dict[str, Any], *, needs_key: bool) -> tupl
         key_file=given["api_key_file"],
         no_key=no_key or not needs_key,
     )
+    # Before anything is recorded: what the client would refuse later would leave a run behind.
+    checked_client(endpoint, key.value, values, ca_file=settings.ca_file, proxy=settings.proxy)
     who = who_runs(given["actor"])
     plan = RunPlan(
         settings=settings,
@@ -68,16 +72,17 @@ def make_plan(state: Session, given: dict[str, Any], *, needs_key: bool) -> tupl
     return plan, key.source
 
 
-def check_proxy(url: str | None) -> None:
-    """Raise ``Refused`` for a proxy with a password: the settings of a run are recorded."""
-    if url is None:
-        return
+def checked_client(
+    endpoint: Endpoint, api_key: str | None, headers: Mapping[str, str], *, ca_file: str | None, proxy: str | None
+) -> ModelClient:
+    """A client for the endpoint, not connected. Raises ``Refused`` for a key, header, file or proxy unfit for use."""
     try:
-        parts = urlsplit(url)
-        has_credentials = parts.username is not None or parts.password is not None
-    except ValueError:
-        raise Refused("--proxy: not a URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Refused("--proxy: expected http://HOST:PORT")
-    if has_credentials:
-        raise Refused("--proxy: a user name or password in it would be recorded with the run; use a proxy without")
+        return ModelClient(endpoint, api_key=api_key, headers=headers, ca_file=ca_file, proxy=proxy)
+    except ClientConfigError as error:
+        raise Refused(str(error)) from None
+
+
+def check_proxy(url: str | None) -> None:
+    """Raise ``Refused`` for a proxy with a user name or a password: the settings of a run are recorded."""
+    if url is not None and "@" in url:
+        raise Refused("--proxy: a user name or password in it would be recorded with the run")

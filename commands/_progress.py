@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TextIO
 
@@ -51,34 +52,42 @@ def _duration(seconds: float) -> str:
 
 
 class TerminalLine:
-    """Redraws its one line at most five times a second; ``close`` takes it away."""
+    """Redraws its one line at most five times a second; ``close`` takes it away.
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._clock = stream, clock
+    Without a stream, or where it is no terminal, it draws nothing.
+    """
+
+    def __init__(self, stream: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream if is_terminal(stream) else None
+        self._clock = clock
         self._first: Moment | None = None
         self._drawn_at: float | None = None
 
-    def __call__(self, event: ProgressEvent) -> None:
+    def __enter__(self) -> TerminalLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn_at is not None:
+            self._write(_CLEAR)
+
+    def run(self, event: ProgressEvent) -> None:
+        """Where a run stands."""
         now = Moment(self._clock(), event)
         if self._first is None or self._first.event.phase != event.phase:
             self._first, self._drawn_at = now, None
-        if self._drawn_at is not None and now.seconds - self._drawn_at < _EVERY:
-            return
-        self._drawn_at = now.seconds
-        self._draw(_CLEAR + describe(self._first, now))
+        self._draw(now.seconds, describe(self._first, now))
 
-    def close(self) -> None:
-        if self._drawn_at is not None:
-            self._draw(_CLEAR)
+    def events(self, done: int, total: int) -> None:
+        """How many events of how many have been dealt with."""
+        self._draw(self._clock(), f"{done:,}/{total:,} events")
 
-    def _draw(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except (OSError, ValueError):
-            self._drawn_at = None
+    def _draw(self, now: float, text: str) -> None:
+        if self._drawn_at is None or now - self._drawn_at >= _EVERY:
+            self._drawn_at = now
+            self._write(_CLEAR + text)
 
-
-def terminal_line(stream: TextIO | None) -> TerminalLine | None:
-    """A progress line where the stream is a terminal, else None."""
-    return TerminalLine(stream) if stream is not None and is_terminal(stream) else None
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            with suppress(OSError, ValueError):
+                self._stream.write(text)
+                self._stream.flush()

@@ -54,6 +54,12 @@ PACE_OPTIONS: Final = (
     ),
     option("--rpm", type=click.IntRange(min=1), help="Calls a minute at most."),
 )
+EXTRA_BODY_OPTION: Final = option(
+    "--extra-body",
+    type=JsonObject(),
+    metavar="JSON",
+    help="Further members of the body (not messages, model, stream, n, tools).",
+)
 SAMPLING_OPTIONS: Final = (
     option(
         "--attempt-timeout",
@@ -86,12 +92,7 @@ SAMPLING_OPTIONS: Final = (
         type=click.Choice(["none", "json_object", "json_schema"]),
         help=f"Ask the endpoint for JSON. {_default('response_format')}",
     ),
-    option(
-        "--extra-body",
-        type=JsonObject(),
-        metavar="JSON",
-        help="Further members of the body (not messages, model, stream, n, tools).",
-    ),
+    EXTRA_BODY_OPTION,
 )
 SELECTION_OPTIONS: Final = (
     option("--limit", type=LineRange(), metavar="N|A-B", help="Take the first N requests, or the A-th to the B-th."),
@@ -161,10 +162,15 @@ def settings_from(given: dict[str, Any], headers: dict[str, str], *, no_api_key:
 
 
 def _check_together(values: dict[str, Any]) -> None:
-    clash = NOT_IN_EXTRA_BODY & values.get("extra_body", {}).keys()
-    if clash:
-        raise Refused(f"--extra-body: {', '.join(sorted(clash))} may not be given there")
+    check_extra_body(values.get("extra_body"))
     if "sample_seed" in values and "sample" not in values:
         raise Refused("--sample-seed goes with --sample")
     if "max_tokens_field" in values and "max_tokens" not in values:
         raise Refused("--max-tokens-field goes with --max-tokens")
+
+
+def check_extra_body(members: dict[str, Any] | None) -> None:
+    """Raise ``Refused`` for members of the body that are the program's own."""
+    clash = sorted(NOT_IN_EXTRA_BODY & (members or {}).keys())
+    if clash:
+        raise Refused(f"--extra-body: {', '.join(clash)} may not be given there")

@@ -13,19 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
 import click
 
-from runner.scrub import Scrubber
+from ledger.store.place import Place, parse
+from runner.scrub import MARKER, Scrubber
 
 DEFAULT_LEDGER: Final = "sqlite:///replay-ledger.db"
-SCRUBBED: Final = "[removed]"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SHORTEST_REMOVED: Final = 4
-_URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):([^/\s]+)@")
-_QUERY_PASSWORD = re.compile(r"([?&][a-z_]*password=)([^&\s'\"]+)", re.IGNORECASE)
 
 
 @dataclass
@@ -46,19 +43,28 @@ class Session:
 
     @property
     def ledger_url(self) -> str:
-        url = self.ledger or DEFAULT_LEDGER
-        self.keep_secret(_passwords(url))
-        return url
+        return self.ledger or DEFAULT_LEDGER
+
+    @property
+    def place(self) -> Place:
+        """The place of the ledger in use. Raises ``NotALedger``."""
+        return self.read_place(self.ledger_url)
+
+    def read_place(self, url: str) -> Place:
+        """A ledger's URL, read; its password is kept out of what is printed. Raises ``NotALedger``."""
+        found = parse(url)
+        self.keep_secret(found.secrets)
+        return found
 
     def keep_secret(self, values: Iterable[str]) -> None:
         self.secrets.extend(value for value in values if value and value not in self.secrets)
 
     def scrub(self, text: str) -> str:
         """The text without the secrets of this invocation and without what looks like one."""
-        text, _ = Scrubber(self.secrets).scrub_text(shown_url(text))
+        text, _ = Scrubber(self.secrets).scrub_text(text)
         for secret in sorted(self.secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_REMOVED:
-                text = text.replace(secret, SCRUBBED)
+                text = text.replace(secret, MARKER.decode())
         return text
 
 
@@ -68,16 +74,6 @@ def session(ctx: click.Context) -> Session:
     if found is None:
         found = ctx.find_root().obj = Session()
     return found
-
-
-def _passwords(url: str) -> list[str]:
-    found = [match[2] for pattern in (_URL_PASSWORD, _QUERY_PASSWORD) for match in pattern.finditer(url)]
-    return [form for text in found for form in {text, unquote(text)}]
-
-
-def shown_url(url: str) -> str:
-    """A ledger's URL as it may be printed: passwords hidden, its other parts as they are."""
-    return _QUERY_PASSWORD.sub(r"\1***", _URL_PASSWORD.sub(r"\1:***@", url))
 
 
 def read_env_file(path: Path) -> dict[str, str]:

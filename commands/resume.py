@@ -16,7 +16,7 @@ from commands._keys import find_key, header_values
 from commands._ledger import find_run, open_for
 from commands._options import accept_clock_option, actor_option, json_option, key_source_options, option, run_argument
 from commands._output import say
-from commands._plan import check_proxy, parse_endpoint
+from commands._plan import check_proxy, checked_client, parse_endpoint
 from commands._run_options import PACE_OPTIONS
 from commands._session import Session, session
 from commands._who import who_runs
@@ -81,11 +81,13 @@ def _overrides(state: Session, store: Store, run_id: str, given: dict[str, Any])
     )
     if key.value is None and not recorded.no_api_key:
         raise Refused(f"run {run_id} needs an API key: none in {key.source}")
+    headers = header_values(state, recorded.headers)
+    checked_client(endpoint, key.value, headers, ca_file=None, proxy=given["proxy"])
     who = who_runs(given["actor"])
     return ResumeOverrides(
         actor=who.actor,
         api_key=key.value,
-        header_values=header_values(state, recorded.headers),
+        header_values=headers,
         concurrency=given["concurrency"],
         rpm=given["rpm"],
         proxy=given["proxy"],

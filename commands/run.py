@@ -15,7 +15,7 @@ from commands._options import accept_clock_option, actor_option, json_option, ke
 from commands._output import is_terminal, json_line, say, write_data
 from commands._plan import make_plan
 from commands._run_options import run_options
-from commands._session import session, shown_url
+from commands._session import session
 from ledger.render.safe import terminal
 from runner.plan import DryRun, RunPlan
 from runner.replay import dry_run as try_dry
@@ -58,7 +58,7 @@ def run(ctx: click.Context, /, file: str, dry_run: bool, as_json: bool, accept_c
         if dry_run:
             return _try_dry(file, lines, plan, as_json=as_json)
         store = open_for(ctx, "create", accept_clock=accept_clock)
-        say(f"Replaying {file} through {plan.model} at {shown_url(plan.base_url)}")
+        say(f"Replaying {file} through {plan.model} at {plan.base_url}")
         outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop))
     if "api_key_missing" in outcome.failures:
         say(f"No API key: none in {key_source}. For an endpoint that needs none there is --no-api-key.")
@@ -69,7 +69,7 @@ def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int
     tried = try_dry(lines, plan)
     tell_faults(tried.faults, file)
     say(f"Run {tried.run_id} would read {tried.lines:,} lines: {_dry_counts(tried)}.")
-    say(f"It would make {tried.max_calls:,} calls at most to {shown_url(plan.base_url)}.")
+    say(f"It would make {tried.max_calls:,} calls at most to {plan.base_url}.")
     say("Nothing was called and nothing recorded.")
     if as_json:
         write_data([json_line(_dry_facts(tried))])

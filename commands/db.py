@@ -1,0 +1,103 @@
+"""``db``: make a ledger, bring it to this version's schema, see where it stands, copy it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from commands._click import Command
+from commands._failures import NO, OK
+from commands._options import json_option, option
+from commands._output import json_line, say, write_data
+from commands._progress import TerminalLine
+from commands._session import session
+from ledger import copy_ledger, open_ledger
+from ledger.render.safe import terminal
+from ledger.store.migrate import Status
+from ledger.store.migrate import status as ledger_status
+from ledger.store.migrate import upgrade as upgrade_ledger
+
+
+@click.group()
+def db() -> None:
+    """Make a ledger, upgrade its schema, see its state, copy it."""
+
+
+@db.command(
+    cls=Command,
+    examples=[
+        "replay-ledger db upgrade",
+        "replay-ledger db upgrade --ledger postgresql://owner@db.example/ledger --origin audit.example.com/agents",
+    ],
+)
+@option("--origin", metavar="NAME", help="A name you own, for a ledger that is made now. [default: one is drawn]")
+@json_option
+@click.pass_context
+def upgrade(ctx: click.Context, /, origin: str | None, as_json: bool) -> None:
+    """Make the ledger where there is none, or bring it to this version's schema.
+
+    No event is changed. A ledger that is newer than the program is refused. The origin stands in
+    every event and is fixed when the ledger is made.
+    """
+    _tell(upgrade_ledger(session(ctx).place.url, origin=origin), as_json=as_json)
+
+
+@db.command(
+    cls=Command,
+    examples=["replay-ledger db status", "replay-ledger db status --ledger sqlite:////srv/ledger.db --json"],
+)
+@json_option
+@click.pass_context
+def status(ctx: click.Context, /, as_json: bool) -> None:
+    """Say which schema the ledger has, what it is called, and how many events it holds."""
+    _tell(ledger_status(session(ctx).place.url), as_json=as_json)
+
+
+@db.command(
+    cls=Command,
+    ledger=False,
+    examples=[
+        "replay-ledger db copy sqlite:///replay-ledger.db postgresql://owner@db.example/ledger",
+        "replay-ledger db copy postgresql://auditor@db.example/ledger sqlite:///copy.db",
+    ],
+)
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+@click.pass_context
+def copy(ctx: click.Context, /, source: str, target: str, as_json: bool) -> int:
+    """Copy a ledger unchanged, to a place where there is none.
+
+    Everything is hashed again on the way. The root of the copy is read back and compared with the
+    root of the original; it is the same whichever databases the two are on.
+    """
+    state = session(ctx)
+    places = [state.read_place(url) for url in (source, target)]
+    with TerminalLine(sys.stderr) as line:
+        head = copy_ledger(places[0].url, places[1].url, line.events)
+    with open_ledger(places[1].url, "read") as made:
+        found = made.head()
+    same = (found.size, found.root) == (head.size, head.root)
+    if as_json:
+        write_data([json_line({"size": found.size, "root": found.root.hex(), "same": same})])
+    else:
+        say(f"{head.size:,} events copied to {places[1].shown}")
+        say(f"  root of the original  {head.root.hex()}")
+        say(f"  root of the copy      {found.root.hex()}")
+        say("  the same" if same else "  NOT the same")
+    return OK if same else NO
+
+
+def _tell(found: Status, *, as_json: bool) -> None:
+    write_data([json_line(found._asdict())] if as_json else (line.encode("utf-8") + b"\n" for line in _lines(found)))
+
+
+def _lines(found: Status) -> Iterator[str]:
+    yield terminal(found.place)
+    yield f"  origin   {terminal(found.origin or '-')}"
+    yield f"  events   {found.size:,}"
+    yield f"  schema   {terminal(found.revision)} (this program: {found.program})"
+    if found.revision != found.program:
+        yield "  due      replay-ledger db upgrade"

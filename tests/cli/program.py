@@ -1,0 +1,96 @@
+"""The program as people start it: a process of its own, in a folder of its own, with a clean environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(sys.executable).with_name("replay-ledger")
+OWN_VARIABLES = ("REPLAY_LEDGER_", "NVIDIA_", "OPENAI_", "NO_COLOR", "_REPLAY_LEDGER")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How it ended. ``out`` is what a pipe would get, ``err`` what a person would read."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8")
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
+    return kept | {"TERM": "xterm-256color"} | dict(extra or {})
+
+
+@dataclass
+class Program:
+    """Starts ``replay-ledger`` in ``folder``."""
+
+    folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __call__(
+        self, *words: object, stdin: bytes | None = None, env: Mapping[str, str] | None = None, timeout: float = 60
+    ) -> Ended:
+        """Run to the end; nothing it prints may be a traceback."""
+        done = subprocess.run(
+            [PROGRAM, *map(str, words)],
+            cwd=self.folder,
+            env=clean_environment(self.variables | dict(env or {})),
+            input=stdin if stdin is not None else b"",
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        ended = Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+        assert "Traceback" not in ended.err, ended.err
+        return ended
+
+    def start(self, *words: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Start and give the process; the caller waits for it."""
+        return subprocess.Popen(
+            [PROGRAM, *map(str, words)],
+            cwd=self.folder,
+            env=clean_environment(self.variables | dict(env or {})),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+
+def request_line(number: int, **changes: Any) -> str:
+    """A replay request as its line, without the newline."""
+    document: dict[str, Any] = {
+        "schema_version": "agent_nemotron_replay_request_v1",
+        "incident_id": f"INC-{number}",
+        "candidate_id": "nemo_nemotron_fabric",
+        "system_prompt": "You handle incidents.",
+        "user_prompt": f"Decide on incident {number}.",
+        "incident_context": {"service": "checkout", "p99_ms": 100 + number},
+        "source_metadata": {"source": "pager"},
+        "metadata": {"request_only": True, "not_replacement_evidence": True},
+    }
+    document |= changes
+    return json.dumps({name: value for name, value in document.items() if value is not None})
+
+
+def write_requests(path: Path, count: int, *, bad: Mapping[int, str] | None = None) -> Path:
+    """A file of requests; ``bad`` puts other text on a line (from 1)."""
+    lines = [(bad or {}).get(number, request_line(number)) for number in range(1, count + 1)]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
