@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import orjson
 
-from ledger.events import EVENT_TYPES
+from ledger.events import EVENT_TYPES, Event
 from ledger.integrity.canonical import CanonicalError, encode_payload
 from ledger.integrity.merkle import leaf_hash
-from ledger.integrity.verdict import Findings, Kind
+from ledger.integrity.verdict import Findings, Kind, printable
 from ledger.store.envelope import FORMAT, SALT_BYTES, commitment
 from ledger.store.errors import LedgerMalformed
-from ledger.store.records import Record, decode_content, encode_content
+from ledger.store.records import Record, Unreadable, decode_content, encode_content
 
 MAX_DIAGNOSES: Final = 20
 """A mismatch costs hundreds of hashes to explain, so only the first ones are explained."""
@@ -35,10 +35,12 @@ class RowChecker:
         self._origin, self._found = origin, found
         self._diagnosed = 0
 
-    def check(self, record: Record) -> None:
-        """Hash again what the row's digests cover, and compare."""
+    def check(self, record: Record, event: Event | Unreadable) -> None:
+        """Hash again what the row's digests cover, and compare. ``event`` is the row as folds read it."""
         edited = self._check_leaf(record)
-        self._check_payload(record, digest_edited=edited == "payload_sha256")
+        if isinstance(event, Unreadable):
+            self._note(record, "payload", "edited", f"unreadable: {printable(event.reason)}")
+        self._check_payload(record, event, digest_edited=edited == "payload_sha256")
         self._check_content(record, commitment_edited=edited == "content_commitment")
         if (record.request_id is None) != (record.request_version is None):
             self._note(record, "request_version", "edited", "null where request_id is not, or the reverse")
@@ -62,10 +64,12 @@ class RowChecker:
         self._note(record, member, kind, text)
         return member
 
-    def _check_payload(self, record: Record, *, digest_edited: bool) -> None:
+    def _check_payload(self, record: Record, event: Event | Unreadable, *, digest_edited: bool) -> None:
         try:
             raw = record.payload.encode("utf-8")
-            canonical = encode_payload(orjson.loads(raw)) == raw
+            # Brought to another schema, or not understood, it is read once more.
+            payload = event.payload if isinstance(event, Event) and event.schema == record.schema else orjson.loads(raw)
+            canonical = encode_payload(payload) == raw
         except (AttributeError, TypeError, ValueError):
             self._note(record, "payload", "edited", "not canonical JSON of the kind that a payload is")
             return

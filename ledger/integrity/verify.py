@@ -11,7 +11,7 @@ ledger anew, and nobody would see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -22,6 +22,7 @@ from ledger.integrity.verdict import MAX_FINDINGS, MAX_LISTED, Findings, Kind, V
 from ledger.integrity.walk import Progress, Walk
 from ledger.projections import rebuild
 from ledger.projections.counts import counts
+from ledger.projections.scratch import UnreadableEvent
 from ledger.store import Store
 from ledger.store.errors import LedgerMalformed
 
@@ -34,14 +35,20 @@ def verify(store: Store, *, progress: Progress | None = None) -> Verdict:
     """
     found = Findings()
     walk = Walk(store, found)
-    try:
-        walk.run(progress)
-        _check_versions(store, found)
-        _check_strays(store, found)
-        unchecked = _check_projections(store, found)
-    except LedgerMalformed as error:
-        found.add(walk.last_position + 1, "database", "edited", printable(error))
-        unchecked = []
+    unchecked: list[str] = []
+    stages: tuple[Callable[[], None], ...] = (
+        lambda: walk.run(progress),
+        lambda: _check_versions(store, found),
+        lambda: _check_strays(store, found),
+        lambda: _check_projections(store, found, unchecked),
+    )
+    for stage in stages:
+        try:
+            stage()
+        except UnreadableEvent as error:
+            found.add(error.position, "payload", "edited", "no projection can take this event")
+        except LedgerMalformed as error:
+            found.add(walk.last_position + 1, "database", "edited", printable(error))
     return _verdict(walk, found, unchecked)
 
 
@@ -69,26 +76,29 @@ def _check_versions(store: Store, found: Findings) -> None:
             found.add(position, version, kind, text)
 
 
-def _version_fault(number: int, before: int, backwards: bool) -> tuple[Kind, str]:
+def _version_fault(number: object, before: object, backwards: bool) -> tuple[Kind, str]:
+    if not isinstance(number, int) or not isinstance(before, int):
+        return "edited", "no version"
     if number > before + 1:
-        return "removed", f"{printable(number)} follows {printable(before)} in its stream"
+        return "removed", f"{number} follows {before} in its stream"
     if backwards:
         return "reordered", "stands before an event of a smaller version"
-    return "inserted", f"{printable(number)} is there more than once, or is no version"
+    return "inserted", f"{number} is there more than once, or is no version"
 
 
 # --- rows that belong to no event ----------------------------------------------------------
 
 _BEYOND_SQL: Final = """
-SELECT 'events', position FROM events WHERE position < 1 OR position > (SELECT size FROM ledger_head)
+WITH head AS (SELECT size FROM ledger_head WHERE id = 1)
+SELECT 'events', position FROM events, head WHERE position < 1 OR position > size
 UNION ALL
-SELECT 'contents', position FROM contents WHERE position < 1 OR position > (SELECT size FROM ledger_head)
+SELECT 'contents', position FROM contents, head WHERE position < 1 OR position > size
 UNION ALL
-SELECT 'redactions', position FROM redactions WHERE position < 1 OR position > (SELECT size FROM ledger_head)
+SELECT 'redactions', position FROM redactions, head WHERE position < 1 OR position > size
 ORDER BY 2 LIMIT :limit
 """
 _LEVELS_SQL: Final = """
-SELECT level, min(node_index), max(node_index), (SELECT size FROM ledger_head) FROM tree_nodes GROUP BY level
+SELECT level, min(node_index), max(node_index), (SELECT max(size) FROM ledger_head) FROM tree_nodes GROUP BY level
 """
 _HEADS_SQL: Final = "SELECT count(*) FROM ledger_head"
 
@@ -116,23 +126,23 @@ ORDER BY e.position
 """
 
 
-def _check_projections(store: Store, found: Findings) -> list[str]:
+def _check_projections(store: Store, found: Findings, unchecked: list[str]) -> None:
     """Projection tables equal to a fresh fold; then the counts that runs ended with, from the tables.
 
-    Gives sentences about what could not be compared.
+    ``unchecked`` gets sentences about what could not be compared.
     """
-    differences = rebuild.check(store)
-    for difference in differences:
-        found.add(None, printable(difference.table), "projection altered", printable(difference))
+    differences = rebuild.check(store, MAX_FINDINGS + 1)
+    for table, key, kind, columns in differences:
+        row = ", ".join(printable(part) for part in key)
+        detail = f" in {', '.join(columns)}" if columns else ""
+        found.add(None, table, "projection altered", f"row ({row}): {kind}{detail}")
     if differences:
-        return []
-    unchecked = []
+        return
     for position, run_id, payload, ended_position in store.rows(_ENDS_SQL, {"size": store.head().size}):
         if ended_position != position:
             unchecked.append(f"the counts at position {position}: run {printable(run_id)} went on after its end")
         elif orjson.loads(payload)["counts"] != counts(store, run_id).model_dump():
             found.add(position, "payload", "edited", "the run's counts are not what its events add up to")
-    return unchecked
 
 
 # --- the verdict ---------------------------------------------------------------------------

@@ -10,9 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-import orjson
-
-from ledger.events import AFTER_TERMINAL_TYPES, LEDGER_RUN_ID, TERMINAL_TYPES
+from ledger.events import AFTER_TERMINAL_TYPES, LEDGER_RUN_ID, TERMINAL_TYPES, Event
 from ledger.integrity.checkpoint import Checkpoint, parse_checkpoint
 from ledger.integrity.merkle import FANOUT_BITS, HASH_BYTES, Frontier, TreeNode
 from ledger.integrity.note import NoteError, parse_note
@@ -20,13 +18,16 @@ from ledger.integrity.rows import RowChecker
 from ledger.integrity.verdict import MAX_LISTED, Findings, Redaction, printable
 from ledger.store import Store
 from ledger.store.errors import LedgerMalformed
-from ledger.store.records import Record
+from ledger.store.read import decoded
+from ledger.store.records import EVENT_COLUMNS, Record, Unreadable
 
 Progress = Callable[[int, int], None]
 """Called now and then with (events done, events in all)."""
 
 PROGRESS_EVERY: Final = 4096
 FIRST_TYPE: Final = "LedgerCreated"
+
+_DECODED_COLUMNS: Final = EVENT_COLUMNS.index("payload") + 1
 
 _REDACTIONS_SQL: Final = "SELECT event_position, position FROM redactions ORDER BY event_position, position"
 _CHECKPOINTS_SQL: Final = "SELECT size, root, note FROM checkpoints ORDER BY size"
@@ -38,9 +39,14 @@ class Cursor:
 
     def __init__(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         self._table, self._rows = table, iter(rows)
-        self.key: float = -1
+        self._row: tuple[Any, ...] | None = None
+        self.key: float = math.inf
         """First column of the next row; infinite where there is none."""
+
+    def open(self) -> Cursor:
+        """Read the first row: from here on the database shows what it holds at this moment."""
         self._advance()
+        return self
 
     def _advance(self) -> None:
         self._row = next(self._rows, None)
@@ -70,7 +76,7 @@ class Walk:
         self.head = store.head()
         self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}))
         self._checkpoints = Cursor("checkpoints", store.rows(_CHECKPOINTS_SQL, {}))
-        self._size_after = store.head().size
+        self._size_after = self.head.size
         self._nodes: dict[int, Cursor] = {}
         self._rows = RowChecker(self.head.origin, found)
         self._frontier = Frontier()
@@ -85,23 +91,26 @@ class Walk:
         self.redactions_left_out = 0
 
     def run(self, progress: Progress | None = None) -> None:
-        """Read every event and compare; then the head with what was read."""
-        for record in self._store.records(upto=self.head.size):
-            self._take(record)
+        """Read every event and compare; then the head with what was read. Raises ``LedgerMalformed``."""
+        self._redactions.open()
+        self._checkpoints.open()
+        self._size_after = self._store.head().size
+        for record, event in _decoded(self._store.records(upto=self.head.size)):
+            self._take(record, event)
             if progress is not None and self.events % PROGRESS_EVERY == 0:
                 progress(self.events, self.head.size)
         self._finish()
         if progress is not None:
             progress(self.events, self.head.size)
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: Record, event: Event | Unreadable) -> None:
         self.events += 1
         self._check_place(record)
-        self._rows.check(record)
+        self._rows.check(record, event)
         self._grow(record)
         self._follow_run(record)
         if record.type == "ContentRedacted":
-            self._check_redaction(record)
+            self._check_redaction(record, event)
         if self.last_position >= self._checkpoints.key:
             self._check_checkpoints()
 
@@ -143,7 +152,7 @@ class Walk:
     def _check_node(self, node: TreeNode) -> None:
         level, index, expected = node
         if level not in self._nodes:
-            self._nodes[level] = Cursor("tree_nodes", self._store.rows(_NODES_SQL, {"level": level}))
+            self._nodes[level] = Cursor("tree_nodes", self._store.rows(_NODES_SQL, {"level": level})).open()
         stored = list(self._nodes[level].upto(index))
         if not self._gapless:  # with events missing, no node can match; that much is found already
             return
@@ -166,19 +175,17 @@ class Walk:
 
     # --- redactions ------------------------------------------------------------------------
 
-    def _check_redaction(self, record: Record) -> None:
+    def _check_redaction(self, record: Record, event: Event | Unreadable) -> None:
         """The event's positions, and the rows that name it, are the same ones."""
         self._refuse_redactions(record.position - 1)
         erased = {row[1] for row in self._redactions.upto(record.position)}
-        try:
-            payload = orjson.loads(record.payload)
-            named = {int(position) for position in payload["positions"]}
-            reason, actor = printable(payload["reason"]), printable(payload["actor"])
-        except (TypeError, ValueError, LookupError):
-            self._found.add(record.position, "payload", "edited", "a redaction that cannot be understood")
-            return
+        named: set[int] = set()
+        reason = actor = "unreadable"
+        if isinstance(event, Event):
+            named.update(_positions(event))
+            reason, actor = printable(event.payload["reason"]), printable(event.payload["actor"])
         if record.run_id != LEDGER_RUN_ID:
-            named = set()
+            named.clear()
             self._found.add(record.position, "run_id", "inserted", f"redactions stand in {LEDGER_RUN_ID}")
         for position in sorted(erased - named | {p for p in erased if p >= record.position}):
             self._unauthorised(position)
@@ -225,6 +232,24 @@ class Walk:
         if stored != computed:
             text = f"{member} does not follow from the events"
             self._found.add(self.last_position or None, "ledger_head", "edited", text)
+
+
+def _decoded(records: Iterable[Record]) -> Iterator[tuple[Record, Event | Unreadable]]:
+    """Each row with what folds would read of it."""
+    current: list[Record] = []
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for record in records:
+            current[:] = [record]
+            yield record[:_DECODED_COLUMNS]
+
+    for event in decoded(rows()):  # one for one, in step
+        yield current[0], event
+
+
+def _positions(redaction: Event) -> Iterator[int]:
+    positions = redaction.payload["positions"]
+    yield from (item for item in positions if type(item) is int) if isinstance(positions, list) else ()
 
 
 def _is_hash(value: object) -> bool:

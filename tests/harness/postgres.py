@@ -64,11 +64,12 @@ class Server:
     origin: str
     stop: Callable[[], None]
 
-    def create_database(self) -> URL:
-        """Make an empty database under a name of its own and return its URL."""
+    def create_database(self, template: URL | None = None) -> URL:
+        """Make a database under a name of its own, empty or a copy of another one, and return its URL."""
         name = f"replay_ledger_test_{secrets.token_hex(6)}"
+        source = sql.Identifier("template1" if template is None else template.database or "")
         with self._connect() as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), source))
         return self.url.set(database=name)
 
     def drop_database(self, url: URL) -> None:

@@ -1,0 +1,588 @@
+"""Every way to tamper with a ledger that we could think of, by plain SQL: none of them passes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger.events import (
+    LEDGER_RUN_ID,
+    ContentRedacted,
+    Counts,
+    IntakeCompleted,
+    NewEvent,
+    RunCompleted,
+    new_event,
+)
+from ledger.integrity import merkle
+from ledger.integrity.canonical import encode_payload
+from ledger.integrity.checkpoint import Checkpoint, format_checkpoint
+from ledger.integrity.note import SigningKey, sign_note
+from ledger.integrity.rows import envelope_of
+from ledger.integrity.verdict import Finding, Verdict
+from ledger.integrity.verify import verify
+from ledger.projections.tables import fold
+from ledger.store import LedgerError, Store, open_store
+from ledger.store.records import Checkpoint as StoredCheckpoint
+from tests import stories
+from tests.ledger.integrity.tampering import Copies, Statement, tamper
+
+ORIGIN = "ledger.example/audit"
+REQUESTS = 70
+ACCEPTED, CALLED, OUTPUT = 3, 73 + 2, 73 + 3  # positions of INC-1's RequestAccepted, ModelCalled, OutputAccepted
+END = 2 + REQUESTS + 1 + 3 * REQUESTS + 1  # position of run-1's RunCompleted
+
+
+def opened(url: str, mode: Literal["read", "write", "create"]) -> Store:
+    return open_store(url, mode, fold=fold, origin=ORIGIN if mode == "create" else None)
+
+
+def clean_run(run_id: str, requests: int) -> list[NewEvent]:
+    """A run in which every request is answered well at once."""
+    events: list[NewEvent] = []
+
+    def say(payload: Any, request_id: str | None = None, content: str | bytes | None = None) -> None:
+        events.append(new_event(payload, run_id=run_id, request_id=request_id, content=content))
+
+    say(stories.started(), content='{"host":"h1"}')
+    names = [f"INC-{number}" for number in range(1, requests + 1)]
+    for line, name in enumerate(names, 1):
+        say(stories.accepted(line, name), name, f'{{"incident_id":"{name}","user_prompt":"café 😀"}}')
+    intake = {"lines": requests, "accepted": requests, "rejected": 0, "leaking": 0}
+    say(IntakeCompleted(**intake, input_sha256=stories.digest("input"), selection=None))
+    for name in names:
+        output = stories.output_accepted()
+        say(stories.call_started(1), name, '{"messages":[]}')
+        say(stories.called(1), name, b"\xff\xfe" + name.encode())
+        say(output, name, stories.output_text(output))
+    counts = dict.fromkeys(Counts.model_fields, 0) | {"requests": requests, "accepted_first": requests}
+    say(RunCompleted(outcome="completed", counts=Counts(**counts)))
+    return events
+
+
+def build(url: str) -> None:
+    """Positions: 1 LedgerCreated; 2 to 284 run-1; then a story; last, the redaction of INC-2's line."""
+    with opened(url, "create") as store:
+        store.append(clean_run("run-1", REQUESTS))
+        store.append(stories.story(Random(7), run_id="run-2"))
+        store.append([redaction(ACCEPTED + 1)])
+
+
+def redaction(*positions: int, run_id: str = LEDGER_RUN_ID) -> NewEvent:
+    payload = ContentRedacted(positions=list(positions), reason="gdpr", actor="dpo-1")
+    return new_event(payload, run_id=run_id, content="a person asked")
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copies]:
+    made = Copies(request, tmp_path_factory.mktemp("ledgers"), request.param)
+    build(made.original)
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def url(copies: Copies) -> Iterator[str]:
+    yield from copies.copy()
+
+
+def judged(url: str) -> Verdict:
+    with opened(url, "read") as store:
+        verdict = verify(store)
+    assert verdict.as_dict()["verdict"] == verdict.result
+    assert all(line.isprintable() for line in verdict.lines())
+    return verdict
+
+
+def findings(url: str, *statements: Statement) -> list[Finding]:
+    """What verify finds once the statements were run; there must be something."""
+    tamper(url, *statements)
+    verdict = judged(url)
+    assert verdict.result == "FAIL"
+    assert verdict.exit_code == 1
+    return list(verdict.findings)
+
+
+def places(found: list[Finding]) -> set[tuple[int | None, str, str]]:
+    return {(item.position, item.member, item.kind) for item in found}
+
+
+# --- nothing is wrong ----------------------------------------------------------------------
+
+
+def test_a_whole_ledger_without_a_signature_is_incomplete_and_says_why(url: str) -> None:
+    verdict = judged(url)
+    assert verdict.findings == ()
+    assert (verdict.result, verdict.exit_code) == ("INCOMPLETE", 3)
+    assert verdict.unsigned is not None
+    assert (verdict.unsigned.first, verdict.unsigned.events) == (1, verdict.size)
+    assert "no signed checkpoint vouches" in verdict.unproven[0]
+    text = "\n".join(verdict.lines())
+    for words in ("INCOMPLETE", ORIGIN, verdict.root, "everything that was read matches", "does not prove", "gdpr"):
+        assert words in text
+
+
+def test_it_lists_what_was_erased_and_does_not_fail_for_it(url: str) -> None:
+    (erased,) = judged(url).redactions
+    assert (erased.contents, erased.reason, erased.actor) == (1, "gdpr", "dpo-1")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_story_a_run_can_tell_verifies(seed: int, tmp_path: Path) -> None:
+    story = stories.story(Random(seed), run_id="run-1")
+    with opened(f"sqlite:///{tmp_path / 'l.db'}", "create") as store:
+        store.append(story)
+        verdict = verify(store)
+    assert verdict.findings == ()
+    ended = any(event.type in ("RunCompleted", "RunAbandoned", "RunBlocked") for event in story)
+    assert verdict.open_runs == (() if ended else ("run-1",))
+
+
+def test_a_run_without_an_end_is_named(url: str) -> None:
+    with opened(url, "write") as store:
+        store.append([new_event(stories.started(), run_id="run-open")])
+    verdict = judged(url)
+    assert "run-open" in verdict.open_runs
+    assert verdict.result == "INCOMPLETE"
+
+
+def test_progress_reaches_the_end(url: str) -> None:
+    seen: list[tuple[int, int]] = []
+    with opened(url, "read") as store:
+        verify(store, progress=lambda done, total: seen.append((done, total)))
+        assert seen[-1] == (store.head().size, store.head().size)
+
+
+# --- edited --------------------------------------------------------------------------------
+
+TOLD_BY_THE_LEAF = {
+    "type": "'ModelCallFailed'",
+    "run_version": "run_version + 1000",
+    "request_version": "request_version + 100",
+    "payload_sha256": f"'{'0' * 64}'",
+    "content_commitment": f"'{'0' * 64}'",
+}
+UNTOLD = {
+    "event_id": "'0197a3c0-0000-7000-8000-000000000000'",
+    "run_id": "'run-9'",
+    "request_id": "'INC-9999'",
+    "schema": "2",
+}
+
+
+@pytest.mark.parametrize("member", [*TOLD_BY_THE_LEAF, *UNTOLD])
+def test_an_edited_member_of_the_envelope_is_found_at_its_position(url: str, member: str) -> None:
+    value = {**TOLD_BY_THE_LEAF, **UNTOLD}[member]
+    found = places(findings(url, f"UPDATE events SET {member} = {value} WHERE position = {CALLED}"))
+    near = member in ("type", "payload_sha256", "content_commitment", "request_version", "schema")
+    assert (CALLED, member if near else "envelope", "edited") in found
+
+
+@pytest.mark.parametrize("time", ["'2001-01-01T00:00:00.000000Z'", "'2091-01-01T00:00:00.000000Z'"])
+def test_an_edited_time_is_found(url: str, time: str) -> None:
+    found = places(findings(url, f"UPDATE events SET recorded_at = {time} WHERE position = {CALLED}"))
+    assert (CALLED, "envelope", "edited") in found
+    assert any(member == "recorded_at" for _, member, _ in found)
+
+
+def test_a_commitment_taken_away_is_found(url: str) -> None:
+    found = places(findings(url, f"UPDATE events SET content_commitment = NULL WHERE position = {CALLED}"))
+    assert (CALLED, "content_commitment", "edited") in found
+
+
+@pytest.mark.parametrize("with_digest", [False, True])
+def test_an_edited_payload_is_found_with_and_without_its_digest_mended(url: str, with_digest: bool) -> None:
+    payload = encode_payload(stories.output_accepted(risk_level="low").model_dump()).decode()
+    digest = hashlib.sha256(payload.encode()).hexdigest()
+    statements: list[Statement] = [
+        (f"UPDATE events SET payload = :payload WHERE position = {OUTPUT}", {"payload": payload})
+    ]
+    if with_digest:
+        statements.append(f"UPDATE events SET payload_sha256 = '{digest}' WHERE position = {OUTPUT}")
+    found = places(findings(url, *statements))
+    assert (OUTPUT, "envelope" if with_digest else "payload", "edited") in found
+
+
+def test_a_payload_in_another_form_of_the_same_json_is_found(url: str) -> None:
+    found = places(findings(url, f"UPDATE events SET payload = replace(payload, ':', ': ') WHERE position = {OUTPUT}"))
+    assert (OUTPUT, "payload", "edited") in found
+
+
+@pytest.mark.parametrize("payload", ["", "[]", "{}", "not json", '{"a":1.5}', "null", '{"turn":1,"turn":1}'])
+def test_a_payload_that_cannot_be_understood_fails_even_with_all_hashes_mended(url: str, payload: str) -> None:
+    found = rehash(url, (f"UPDATE events SET payload = :payload WHERE position = {OUTPUT}", {"payload": payload}))
+    assert (OUTPUT, "payload", "edited") in places(found)
+
+
+def test_an_edited_leaf_hash_is_found(url: str) -> None:
+    found = places(findings(url, (f"UPDATE events SET leaf_hash = :h WHERE position = {CALLED}", {"h": b"h" * 32})))
+    assert (CALLED, "envelope", "edited") in found
+    assert (1, "tree_nodes", "edited") in found
+
+
+def test_a_leaf_hash_of_another_length_is_found(url: str) -> None:
+    found = places(findings(url, (f"UPDATE events SET leaf_hash = :h WHERE position = {CALLED}", {"h": b"short"})))
+    assert (CALLED, "leaf_hash", "edited") in found
+
+
+@pytest.mark.parametrize(
+    ("change", "member"),
+    [
+        ("body = 'another answer'", "content"),
+        ("body = body || ' '", "content"),
+        ("salt = :salt", "content"),
+        ("salt = :short", "salt"),
+        ("encoding = 'base64'", "content"),
+        ("encoding = 'latin-1'", "content"),
+        ("encoding = 'base64', body = :same", "encoding"),
+    ],
+)
+def test_edited_content_is_found(url: str, change: str, member: str) -> None:
+    params = {"salt": b"s" * 32, "short": b"s", "same": "eyJtZXNzYWdlcyI6W119"}
+    used = {name: value for name, value in params.items() if f":{name}" in change}
+    found = places(findings(url, (f"UPDATE contents SET {change} WHERE position = {CALLED - 1}", used)))
+    assert found == {(CALLED - 1, member, "edited")}
+
+
+def test_base64_in_another_form_of_the_same_bytes_is_found(url: str) -> None:
+    found = places(findings(url, f"UPDATE contents SET body = body || '=' WHERE position = {CALLED}"))
+    assert {(position, kind) for position, _, kind in found} == {(CALLED, "edited")}
+
+
+# --- removed, inserted, reordered ----------------------------------------------------------
+
+
+def test_a_removed_event_is_found(url: str) -> None:
+    found = places(findings(url, f"DELETE FROM events WHERE position = {CALLED}"))
+    assert (CALLED, "events", "removed") in found
+
+
+def test_many_removed_events_are_one_finding(url: str) -> None:
+    found = findings(url, "DELETE FROM events WHERE position BETWEEN 20 AND 40")
+    assert [(item.position, item.last) for item in found if item.member == "events"] == [(20, 40)]
+
+
+def test_a_removed_first_event_is_found(url: str) -> None:
+    assert (1, "events", "removed") in places(findings(url, "DELETE FROM events WHERE position = 1"))
+
+
+def test_an_event_removed_and_the_rest_renumbered_is_found(url: str) -> None:
+    found = places(findings(url, f"DELETE FROM events WHERE position = {CALLED}", *renumber(CALLED, -1)))
+    assert (CALLED, "position", "reordered") in found
+    assert any(kind == "truncated" for _, _, kind in found)
+
+
+def renumber(after: int, by: int) -> list[Statement]:
+    return [
+        f"UPDATE events SET position = position + 1000000 WHERE position > {after}",
+        f"UPDATE events SET position = position - 1000000 + {by} WHERE position > 1000000",
+    ]
+
+
+def test_removed_content_is_found(url: str) -> None:
+    found = places(findings(url, f"DELETE FROM contents WHERE position = {CALLED}"))
+    assert found == {(CALLED, "content", "removed")}
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_an_inserted_event_is_found(url: str, at_end: bool) -> None:
+    with opened(url, "read") as store:
+        size = store.head().size
+    after = size if at_end else 100
+    statements = [] if at_end else renumber(after, 1)
+    columns = "schema, recorded_at, payload, payload_sha256, content_commitment, leaf_hash"
+    statements.append(
+        f"INSERT INTO events (position, event_id, type, run_id, run_version, {columns})"
+        f" SELECT {after + 1}, '0197a3c0-0000-7000-8000-000000000000', type, 'run-9', 1, {columns}"
+        " FROM events WHERE position = 2"
+    )
+    found = findings(url, *statements)
+    assert (after + 1, "events" if at_end else "envelope", "inserted" if at_end else "edited") in places(found)
+
+
+def test_swapped_events_are_found_at_both_places(url: str) -> None:
+    swap = [
+        "UPDATE events SET position = 1000000 WHERE position = 10",
+        "UPDATE events SET position = 10 WHERE position = 12",
+        "UPDATE events SET position = 12 WHERE position = 1000000",
+    ]
+    found = places(findings(url, *swap))
+    assert {(10, "position", "reordered"), (12, "position", "reordered")} <= found
+
+
+def test_content_where_none_was_is_found(url: str) -> None:
+    with opened(url, "read") as store:
+        bare = next(record.position for record in store.records() if record.content_commitment is None)
+    insert = "INSERT INTO contents (position, salt, encoding, body) VALUES (:p, :s, 'utf-8', '')"
+    found = places(findings(url, (insert, {"p": bare, "s": b"s" * 32})))
+    assert found == {(bare, "content", "inserted")}
+
+
+def test_content_of_no_event_is_found(url: str) -> None:
+    insert = "INSERT INTO contents (position, salt, encoding, body) VALUES (100000, :s, 'utf-8', '')"
+    assert places(findings(url, (insert, {"s": b"s" * 32}))) == {(100_000, "contents", "inserted")}
+
+
+# --- the tree and the head -----------------------------------------------------------------
+
+
+def test_an_edited_a_removed_and_an_extra_node_are_found(copies: Copies) -> None:
+    for statement, place in (
+        (("UPDATE tree_nodes SET hash = :h", {"h": b"h" * 32}), (1, "tree_nodes", "edited")),
+        ("DELETE FROM tree_nodes", (1, "tree_nodes", "removed")),
+        (("INSERT INTO tree_nodes VALUES (1, 1, :h)", {"h": b"h" * 32}), (None, "tree_nodes", "inserted")),
+        (("INSERT INTO tree_nodes VALUES (2, 0, :h)", {"h": b"h" * 32}), (None, "tree_nodes", "inserted")),
+        (("INSERT INTO tree_nodes VALUES (0, 0, :h)", {"h": b"h" * 32}), (None, "tree_nodes", "inserted")),
+    ):
+        for url in copies.copy():
+            assert place in places(findings(url, statement))
+
+
+@pytest.mark.parametrize("member", ["root", "frontier", "recorded_at", "origin"])
+def test_an_edited_head_is_found(url: str, member: str) -> None:
+    value = {"root": ":h", "frontier": ":h", "recorded_at": "'2091-01-01T00:00:00.000000Z'", "origin": "'other/name'"}
+    params = {"h": b"h" * 32} if value[member] == ":h" else {}
+    found = findings(url, (f"UPDATE ledger_head SET {member} = {value[member]}", params))
+    if member == "origin":
+        assert {(1, "envelope", "edited")} <= places(found)
+    else:
+        assert any(item.member == "ledger_head" and member in item.text for item in found)
+
+
+def test_a_cut_tail_under_the_old_head_is_truncated(url: str) -> None:
+    with opened(url, "read") as store:
+        size = store.head().size
+    found = findings(url, f"DELETE FROM events WHERE position > {size - 2}")
+    assert (size - 1, "events", "truncated") in places(found)
+
+
+def test_an_empty_ledger_fails(url: str) -> None:
+    statements = ["DELETE FROM events", "DELETE FROM contents", "DELETE FROM tree_nodes", "DELETE FROM redactions"]
+    found = findings(url, *statements)
+    assert (1, "events", "truncated") in places(found)
+
+
+def test_a_ledger_without_a_head_cannot_even_be_opened(url: str) -> None:
+    tamper(url, "DELETE FROM ledger_head")
+    with pytest.raises(LedgerError):
+        opened(url, "read")
+
+
+# --- what cannot be seen without a signature -----------------------------------------------
+
+
+def rehash(url: str, *statements: Statement) -> list[Finding]:
+    """Tamper, then mend every hash, node and the head, as somebody who read the format would."""
+    tamper(url, *statements)
+    mended: list[Statement] = []
+    with opened(url, "read") as store:
+        frontier, last = merkle.Frontier(), ""
+        nodes: list[merkle.TreeNode] = []
+        for record in store.records():
+            fixed = record._replace(payload_sha256=hashlib.sha256(record.payload.encode()).hexdigest())
+            leaf = merkle.leaf_hash(encode_payload(envelope_of(fixed, ORIGIN)))
+            nodes += frontier.append(leaf)
+            last = record.recorded_at
+            sql = "UPDATE events SET payload_sha256 = :d, leaf_hash = :h WHERE position = :p"
+            mended.append((sql, {"d": fixed.payload_sha256, "h": leaf, "p": record.position}))
+    mended.append("DELETE FROM tree_nodes")
+    sql = "INSERT INTO tree_nodes (level, node_index, hash) VALUES (:level, :index, :hash)"
+    mended += [(sql, {"level": node.level, "index": node.node_index, "hash": node.hash}) for node in nodes]
+    sql = "UPDATE ledger_head SET size = :size, root = :root, frontier = :frontier, recorded_at = :last"
+    head = {"size": frontier.size, "root": frontier.root(), "frontier": frontier.to_bytes(), "last": last}
+    tamper(url, *mended, (sql, head))
+    return list(judged(url).findings)
+
+
+def test_a_tail_cut_and_all_hashes_mended_is_incomplete_and_never_passes(url: str) -> None:
+    with opened(url, "read") as store:
+        size = store.head().size
+    cut = ["events", "contents"]
+    statements: list[Statement] = [f"DELETE FROM {table} WHERE position >= {size}" for table in cut]
+    found = rehash(url, *statements, f"DELETE FROM redactions WHERE event_position >= {size}")
+    # The content that the cut event had erased is gone still, and that tells.
+    assert places(found) == {(ACCEPTED + 1, "content", "removed")}
+
+
+def test_a_tail_cut_with_nothing_left_to_tell_is_incomplete_and_never_passes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    with opened(url, "create") as store:
+        store.append(clean_run("run-1", REQUESTS))
+        size = store.head().size
+        store.append([new_event(stories.report_issued(), run_id="run-1")])
+    assert rehash(url, f"DELETE FROM events WHERE position > {size}", "DELETE FROM reports") == []
+    assert judged(url).result == "INCOMPLETE"
+
+
+def test_versions_tell_of_an_event_taken_out_even_with_all_hashes_mended(url: str) -> None:
+    drop: list[Statement] = [f"DELETE FROM {table} WHERE position = {CALLED}" for table in ("events", "contents")]
+    move = [statement for table in ("events", "contents", "redactions") for statement in moved(table)]
+    found = places(rehash(url, *drop, *move, "UPDATE redactions SET event_position = event_position - 1"))
+    assert (CALLED, "run_version", "removed") in found
+    assert (CALLED, "request_version", "removed") in found
+
+
+def moved(table: str) -> list[Statement]:
+    above = {"redactions": 0}.get(table, CALLED)
+    if table == "redactions":
+        return []
+    return [
+        f"UPDATE {table} SET position = position + 1000000 WHERE position > {above}",
+        f"UPDATE {table} SET position = position - 1000001 WHERE position > 1000000",
+    ]
+
+
+def test_versions_that_run_backwards_are_found_even_with_all_hashes_mended(url: str) -> None:
+    swap: list[Statement] = [
+        "UPDATE events SET run_version = 1000000 WHERE position = 10",
+        "UPDATE events SET run_version = 9 WHERE position = 12",
+        "UPDATE events SET run_version = 11 WHERE position = 10",
+    ]
+    kinds = {(member, kind) for _, member, kind in places(rehash(url, *swap))}
+    assert ("run_version", "reordered") in kinds
+
+
+def test_counts_that_do_not_add_up_are_found_even_with_all_hashes_mended(url: str) -> None:
+    end = f"UPDATE events SET payload = replace(payload, :was, :becomes) WHERE position = {END}"
+    params = {"was": '"requests":70', "becomes": '"requests":71'}
+    assert places(rehash(url, (end, params))) == {(END, "payload", "edited")}
+
+
+# --- redactions ----------------------------------------------------------------------------
+
+
+def test_erased_content_put_back_is_found(url: str) -> None:
+    with opened(url, "read") as store:
+        (original,) = [r for r in store.records() if r.position == ACCEPTED]
+    insert = "INSERT INTO contents (position, salt, encoding, body) VALUES (:p, :s, 'utf-8', :b)"
+    found = findings(url, (insert, {"p": ACCEPTED + 1, "s": original.salt, "b": original.body}))
+    assert places(found) == {(ACCEPTED + 1, "content", "inserted")}
+
+
+def test_content_erased_without_an_event_is_found(url: str) -> None:
+    with opened(url, "read") as store:
+        by = store.head().size
+    for event_position in (by, 10, 100_000):
+        found = findings(
+            url,
+            f"DELETE FROM contents WHERE position = {CALLED}",
+            f"INSERT INTO redactions (position, event_position) VALUES ({CALLED}, {event_position})",
+        )
+        assert (CALLED, "redactions", "redacted without authority") in places(found)
+        restore = "INSERT INTO contents (position, salt, encoding, body) VALUES (:p, :s, 'utf-8', '')"
+        tamper(url, f"DELETE FROM redactions WHERE position = {CALLED}", (restore, {"p": CALLED, "s": b"s" * 32}))
+
+
+def test_a_redaction_row_taken_away_is_found(url: str) -> None:
+    found = places(findings(url, "DELETE FROM redactions"))
+    assert found == {(ACCEPTED + 1, "redactions", "removed"), (ACCEPTED + 1, "content", "removed")}
+
+
+def test_a_redaction_of_what_never_had_content_is_found(url: str) -> None:
+    with opened(url, "read") as store:
+        bare = next(record.position for record in store.records() if record.content_commitment is None)
+        by = store.head().size
+    found = places(findings(url, f"INSERT INTO redactions (position, event_position) VALUES ({bare}, {by})"))
+    assert found == {(bare, "redactions", "inserted"), (bare, "redactions", "redacted without authority")}
+
+
+# --- checkpoints ---------------------------------------------------------------------------
+
+
+def saved(store: Store, size: int, root: bytes | None = None, origin: str = ORIGIN) -> StoredCheckpoint:
+    key = SigningKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    root = store.root_at(size) if root is None else root
+    return StoredCheckpoint(size, root, sign_note(format_checkpoint(Checkpoint(origin, size, root)), [key]))
+
+
+def test_a_stored_checkpoint_that_matches_is_mentioned_and_proves_nothing_yet(url: str) -> None:
+    with opened(url, "write") as store:
+        store.save_checkpoint(saved(store, 100))
+        store.save_checkpoint(saved(store, store.head().size))
+    verdict = judged(url)
+    assert verdict.findings == ()
+    assert verdict.result == "INCOMPLETE"
+    assert any("2 stored checkpoints" in reason for reason in verdict.unproven)
+
+
+def test_a_checkpoint_of_another_history_is_forked(url: str) -> None:
+    with opened(url, "write") as store:
+        store.save_checkpoint(saved(store, 100, b"r" * 32))
+    verdict = judged(url)
+    assert places(list(verdict.findings)) == {(100, "checkpoints", "forked")}
+
+
+def test_a_ledger_shorter_than_its_checkpoint_was_rolled_back(url: str) -> None:
+    with opened(url, "write") as store:
+        checkpoint = saved(store, 5000, b"r" * 32)
+    insert = "INSERT INTO checkpoints (size, root, note) VALUES (:size, :root, :note)"
+    assert places(findings(url, (insert, checkpoint._asdict()))) == {(5000, "checkpoints", "rolled back")}
+
+
+@pytest.mark.parametrize("note", ["", "not a note", "other size", "other origin"])
+def test_a_note_that_says_something_else_than_its_row_is_found(url: str, note: str) -> None:
+    with opened(url, "write") as store:
+        good = saved(store, 100)
+        notes = {"other size": saved(store, 101).note, "other origin": saved(store, 100, origin="x/y").note}
+    insert = "INSERT INTO checkpoints (size, root, note) VALUES (:size, :root, :note)"
+    found = findings(url, (insert, {**good._asdict(), "note": notes.get(note, note)}))
+    assert places(found) == {(100, "checkpoints", "edited")}
+
+
+# --- projections ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "statement"),
+    [
+        ("runs", "UPDATE runs SET state = 'abandoned' WHERE run_id = 'run-1'"),
+        ("requests", "UPDATE requests SET blocked_by_policy = NOT blocked_by_policy WHERE request_id = 'INC-9'"),
+        ("requests", "DELETE FROM requests WHERE run_id = 'run-1' AND request_id = 'INC-9'"),
+        ("model_calls", "UPDATE model_calls SET prompt_tokens = NULL WHERE request_id = 'INC-9'"),
+    ],
+)
+def test_an_altered_projection_is_found(url: str, table: str, statement: str) -> None:
+    found = findings(url, statement)
+    assert {(item.member, item.kind) for item in found} == {(table, "projection altered")}
+
+
+# --- hostile rows --------------------------------------------------------------------------
+
+
+def test_what_a_tampered_row_holds_is_never_printed_raw(url: str) -> None:
+    bad = "\x1b[2J\u202eevil"
+    tamper(
+        url,
+        ("UPDATE events SET run_id = :bad WHERE position = 2", {"bad": bad}),
+        ("UPDATE ledger_head SET origin = :bad", {"bad": bad}),
+    )
+    assert judged(url).result == "FAIL"  # judged() looks at every line
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE events SET payload = CAST(X'FF00FE' AS TEXT) WHERE position = {CALLED}",
+        f"UPDATE events SET payload = X'FF00FE' WHERE position = {CALLED}",
+        f"UPDATE events SET run_id = X'FF' WHERE position = {CALLED}",
+        f"UPDATE events SET recorded_at = 5 WHERE position = {CALLED}",
+        f"UPDATE events SET leaf_hash = 'text that has thirty-two letters' WHERE position = {CALLED}",
+        f"UPDATE events SET run_version = 'x' WHERE position = {CALLED}",
+        f"UPDATE events SET request_version = 1.5 WHERE position = {CALLED}",
+        f"UPDATE contents SET salt = 'text that has thirty-two letters' WHERE position = {CALLED}",
+        f"UPDATE contents SET body = X'FF' WHERE position = {CALLED}",
+        f"UPDATE contents SET encoding = 7 WHERE position = {CALLED}",
+        "UPDATE redactions SET event_position = 'x'",
+        "UPDATE tree_nodes SET hash = 'x'",
+    ],
+)
+def test_values_of_a_wrong_type_fail_and_do_not_crash(statement: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    build(url)
+    assert findings(url, statement)
