@@ -13,7 +13,6 @@ from hypothesis import settings
 from tests.harness import mock_endpoint as endpoint
 from tests.harness import postgres
 
-
 # A property's examples take as long as a busy machine makes them take; a test that hangs has a time limit of its own.
 # In CI hypothesis has a profile that says so too, and draws the same examples each time.
 if not os.environ.get("CI"):
