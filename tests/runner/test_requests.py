@@ -128,7 +128,7 @@ def test_a_whole_request_is_read() -> None:
 
 def test_what_may_be_absent_may_be_null_as_well() -> None:
     whole = document(tuned=False)
-    optional = {name: None for name in ("run_id", "request_id", "policy_id", "response_contract", "source_metadata")}
+    optional = dict.fromkeys(("run_id", "request_id", "policy_id", "response_contract", "source_metadata"))
     whole |= optional
     whole["metadata"] |= {"candidate_variant_id": None, "prompt_profile": None, "facets": None}
     parsed = parse_line(1, json.dumps(whole).encode())
