@@ -173,7 +173,7 @@ class ModelClient:
     ) -> Exchange | TransportFault:
         began = self._ticks()
         attempt = _Attempt()
-        _ATTEMPT.set(attempt)
+        current = _ATTEMPT.set(attempt)
         failure: Exception | None = None
         deadline = asyncio.timeout(timeout)
         try:
@@ -181,6 +181,8 @@ class ModelClient:
                 await self._receive(httpx.Request(method, url, headers=self._headers, content=body), attempt)
         except _FAILURES as error:  # a deadline's TimeoutError is an OSError
             failure = error
+        finally:
+            _ATTEMPT.reset(current)
         duration_us = max(0, (self._ticks() - began) // 1000)
         response = attempt.response
         # The status decides before the body does: a 401 whose body was cut is still a 401.
