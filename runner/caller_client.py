@@ -55,12 +55,12 @@ class AdaptedClient:
                 response = await self._client.post(self._url, json=json.loads(body), headers=dict(self._headers))
         except TimeoutError as error:
             return self._fault("transport_timeout", error, began)
-        except Exception as error:  # whatever a caller's client raises is a failed call, never ours to raise
+        except Exception as error:  # noqa: BLE001 - whatever a caller's client raises is a failed call
             timed_out = "timeout" in type(error).__name__.lower()
             return self._fault("transport_timeout" if timed_out else "transport_connect", error, began)
         try:
             response.raise_for_status()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - likewise
             status = _status(response) or _status(getattr(error, "response", None))
             if status is None:
                 return self._fault("transport_connect", error, began)
@@ -101,7 +101,7 @@ def _raw_body(response: Any) -> bytes:
         return encode_keeping_integers(response.json())
     except CanonicalError as error:
         return f"a body that JSON cannot hold: {error}".encode("utf-8", "replace")
-    except Exception as error:  # a caller's response may raise anything
+    except Exception as error:  # noqa: BLE001 - a caller's response may raise anything
         return f"{type(error).__name__}: {error}".encode("utf-8", "replace")
 
 

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from ledger.events import Event, NewEvent, Payload, new_event
 from ledger.store import Expected, Store, Writer
@@ -29,11 +29,11 @@ from runner.decide import (
     plan_retry,
 )
 from runner.plan import Progress, ProgressEvent
-from runner.prompts import Variant
 from runner.reply import CallFailure, Exchange, Reply, TransportFault, classify
 from runner.requests import BadLine, parse_line
 from runner.settings import RunSettings
 from runner.stop import StopSignal
+from runner.variants import Variant
 
 MAX_FAILURES_IN_A_ROW: Final = 20
 PAGE: Final = 128
@@ -200,6 +200,7 @@ class Driver:
         finally:
             self.tally.in_flight -= 1
         told = classify(outcome)
+        event: tuple[Payload, bytes | None]
         if isinstance(told, Reply) and isinstance(outcome, Exchange):
             event = (model_called_payload(told, outcome, step.payload.attempt, step.payload.turn), outcome.body)
         else:
@@ -260,6 +261,7 @@ class Driver:
 
 
 def count_pending(store: Store, run_id: str) -> int:
+    """How many accepted requests of the run have no result."""
     rows = store.rows("SELECT count(*) FROM requests WHERE run_id = :run_id AND outcome IS NULL", {"run_id": run_id})
     return int(next(iter(rows))[0])
 
@@ -285,10 +287,8 @@ def pending_pages(store: Store, context: RunContext) -> Iterator[list[Pending]]:
         line = rows[-1][1]
 
 
-def _pending(store: Store, context: RunContext, row: tuple[object, ...], contents: dict[int, bytes]) -> Pending:
+def _pending(store: Store, context: RunContext, row: tuple[Any, ...], contents: dict[int, bytes]) -> Pending:
     request_id, line, position, version, called = row
-    assert isinstance(request_id, str) and isinstance(line, int)
-    assert isinstance(position, int) and isinstance(version, int)
     parsed = parse_line(line, contents[position], variant_override=context.variant.override)
     if isinstance(parsed, BadLine):
         # Recorded as valid by this or an older version: judging it otherwise now is our fault.

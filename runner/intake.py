@@ -26,10 +26,11 @@ from ledger.events import (
 from ledger.store import Store, Writer
 from runner.leakage import Finding, scan_request
 from runner.plan import Fault, Faults, InputDiffers, NoValidLine, Progress, ProgressEvent
-from runner.prompts import Variant, messages
+from runner.prompts import messages
 from runner.requests import BadLine, ReplayRequest, RunIdentity, differs, parse_line, read_lines
 from runner.selection import Selection
 from runner.stop import StopSignal
+from runner.variants import Variant
 
 GROUP: Final = 128
 """Lines judged and appended together."""
@@ -189,6 +190,7 @@ def duplicate(request: ReplayRequest, first_line: int) -> BadLine:
 
 
 def fault_of(judged: BadLine | Leak) -> Fault:
+    """A refused line as it is printed: places and rules, never values."""
     if isinstance(judged, BadLine):
         return Fault(judged.line, judged.code, judged.message, judged.request_id, judged.field)
     places = ", ".join(f"{f.path or '(whole request)'} ({f.rule})" for f in judged.findings[:5])
@@ -300,6 +302,7 @@ class Intake:
 
 
 def accepted_event(request: ReplayRequest, run_id: str) -> NewEvent:
+    """``RequestAccepted``, with the line as its content."""
     payload = RequestAccepted(
         line=request.line,
         incident_id=request.incident_id,
@@ -312,6 +315,7 @@ def accepted_event(request: ReplayRequest, run_id: str) -> NewEvent:
 
 
 def refused_event(judged: BadLine | Leak, run_id: str) -> NewEvent:
+    """``RequestRejected`` or ``LeakRejected``, run-level, with the line as its content."""
     payload: LeakRejected | RequestRejected
     if isinstance(judged, Leak):
         payload = LeakRejected(line=judged.line, request_id=judged.request_id, findings=list(judged.findings))

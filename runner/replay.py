@@ -6,26 +6,13 @@ hands the file to the intake and the calls to the driver.
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from importlib.metadata import version
-from typing import Any, BinaryIO, Final
+from datetime import UTC, datetime
+from typing import BinaryIO, Final, Literal
 
-from ledger.events import (
-    Counts,
-    ModelCallFailed,
-    NewEvent,
-    RunAbandoned,
-    RunBlocked,
-    RunCompleted,
-    RunResumed,
-    RunStarted,
-    new_event,
-)
+from ledger.events import Counts, NewEvent, RunAbandoned, RunBlocked, RunCompleted, RunResumed, new_event
 from ledger.projections.counts import counts
 from ledger.store import NO_RUN, Expected, Store, Writer
 from runner.driver import Client, Driver, RunContext
@@ -42,7 +29,7 @@ from runner.intake import (
     find_first_valid,
     recorded_lines,
 )
-from runner.leakage import LEAK_RULES_VERSION, scan_body
+from runner.leakage import scan_body
 from runner.model_client import ModelClient
 from runner.plan import (
     DryRun,
@@ -50,27 +37,34 @@ from runner.plan import (
     KeyMissing,
     Progress,
     ResumeOverrides,
-    RunEnded,
     RunError,
     RunExists,
     RunOutcome,
     RunPlan,
-    RunUnknown,
     no_progress,
 )
-from runner.prompts import Variant, first_body, variant_for
+from runner.prompts import check_options, first_body
+from runner.recorded_run import (
+    as_json,
+    close_open_calls,
+    endpoint_of,
+    recorded_run,
+    require_running,
+    run_started,
+    run_state,
+)
 from runner.requests import BadLine, ReplayRequest, RunIdentity, identity
 from runner.selection import select
 from runner.settings import RunSettings
 from runner.stop import StopSignal
+from runner.variants import UnknownVariant, variant_for, variant_named
 
 KEY_MISSING: Final = "api_key_missing"
-SOFTWARE_VERSION: Final = version("replay-ledger")
 
 
 def made_run_id(now: datetime) -> str:
     """A readable run id for a run that was given none."""
-    return f"replay-{now.astimezone(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"replay-{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 async def start_run(
@@ -88,25 +82,26 @@ async def start_run(
     can mend, ``LedgerError`` where the ledger fails: then no further call is made.
     """
     stop = stop or StopSignal()
-    endpoint = _endpoint(plan.base_url)
+    endpoint = endpoint_of(plan.base_url)
+    _check(plan)
     selection = select(plan.settings, lines)
     source = Source(lines)
     first = find_first_valid(source, plan.variant)
-    who = _identity(first, plan)
+    run_id, who = _identity(first, plan)
     variant = variant_for(who.candidate_variant_id)
-    judge = Judge(who, variant, selection, variant.override)
-    with ledger.driver_lock(who.run_id, _holder(plan.actor, plan.host)):
+    judge = Judge(who, variant, selection, plan.variant)
+    with ledger.driver_lock(run_id, _holder(plan.actor, plan.host)):
         async with Writer(ledger) as writer:
-            before = _startable(ledger, who.run_id)
-            began = [_run_started(plan, who, variant, endpoint)]
-            blocked = plan.api_key in (None, "") and not plan.settings.no_api_key
+            before = _startable(ledger, run_id)
+            began = [run_started(plan, run_id, who, variant, endpoint)]
+            blocked = not plan.api_key and not plan.settings.no_api_key
             if blocked:
-                began.append(new_event(RunBlocked(failures=[KEY_MISSING]), run_id=who.run_id))
-            await writer.append(began, [Expected(who.run_id, None, before)])
+                began.append(new_event(RunBlocked(failures=[KEY_MISSING]), run_id=run_id))
+            await writer.append(began, [Expected(run_id, None, before)])
             if blocked:
-                return RunOutcome(who.run_id, "blocked", (KEY_MISSING,))
-            intake = Intake(ledger, writer, who.run_id, judge, source, progress, stop)
-            context = RunContext(who.run_id, variant, plan.model, plan.settings)
+                return RunOutcome(run_id, "blocked", (KEY_MISSING,))
+            intake = Intake(ledger, writer, run_id, judge, source, progress, stop)
+            context = RunContext(run_id, variant, plan.model, plan.settings)
             async with _client(client, endpoint, plan.api_key, plan.header_values, plan.settings) as caller:
                 return await _intake_and_calls(intake, context, caller)
 
@@ -127,8 +122,8 @@ async def resume_run(
     """
     stop = stop or StopSignal()
     with ledger.driver_lock(run_id, _holder(overrides.actor, overrides.host)):
-        recorded = _recorded_run(ledger, run_id)
-        if overrides.api_key in (None, "") and not recorded.settings.no_api_key:
+        recorded = recorded_run(ledger, run_id)
+        if not overrides.api_key and not recorded.settings.no_api_key:
             raise KeyMissing(f"run {run_id} needs an API key")
         if not recorded.intake_complete and lines is None:
             raise RunError(f"run {run_id} was stopped while its file was read: give the file again")
@@ -138,7 +133,8 @@ async def resume_run(
             await writer.append(_resumption(ledger, run_id, overrides, settings))
             intake = None
             if not recorded.intake_complete and lines is not None:
-                judge = Judge(recorded.identity, recorded.variant, select(settings, lines), recorded.variant.override)
+                selection = select(settings, lines)
+                judge = Judge(recorded.identity, recorded.variant, selection, recorded.variant_override)
                 already = recorded_lines(ledger, run_id)
                 intake = Intake(ledger, writer, run_id, judge, Source(lines), progress, stop, already)
             async with _client(
@@ -153,9 +149,9 @@ async def resume_run(
 def abandon_run(ledger: Store, run_id: str, *, reason: str, actor: str, note: str | None = None) -> Counts:
     """End a run for good, closing its open calls. Gives the counts as they then are."""
     with ledger.driver_lock(run_id, _holder(actor, None)):
-        _running(ledger, run_id)
+        require_running(ledger, run_id)
         tally = counts(ledger, run_id)
-        events = _close_open_calls(ledger, run_id, max_attempts=0)
+        events = close_open_calls(ledger, run_id, max_attempts=0)
         abandoned = RunAbandoned(actor=actor, reason=reason, counts=tally)
         events.append(new_event(abandoned, run_id=run_id, content=note))
         ledger.append(events)
@@ -164,12 +160,13 @@ def abandon_run(ledger: Store, run_id: str, *, reason: str, actor: str, note: st
 
 def dry_run(lines: BinaryIO, plan: RunPlan) -> DryRun:
     """Intake and guard alone, and the first body as it would be sent. No key, network or ledger."""
+    _check(plan)
     selection = select(plan.settings, lines)
     source = Source(lines)
     first = find_first_valid(source, plan.variant)
-    who = _identity(first, plan)
+    run_id, who = _identity(first, plan)
     variant = variant_for(who.candidate_variant_id)
-    judge = Judge(who, variant, selection, variant.override)
+    judge = Judge(who, variant, selection, plan.variant)
     faults, seen, body, accepted, left_out = Faults(), dict[bytes, int](), None, 0, 0
     for line in source:
         judged: ReplayRequest | BadLine | Leak | None = judge.judge(line)
@@ -186,7 +183,7 @@ def dry_run(lines: BinaryIO, plan: RunPlan) -> DryRun:
         faults.add(fault_of(judged))
     blocked = bool(_blocking(faults, plan.settings))
     calls = 0 if blocked else accepted * variant.turns * plan.settings.max_attempts
-    return DryRun(who.run_id, source.count, accepted, left_out, faults, body, calls)
+    return DryRun(run_id, source.count, accepted, left_out, faults, body, calls)
 
 
 # --- what start and resume share -----------------------------------------------------------
@@ -225,7 +222,7 @@ async def _calls(driver: Driver, faults: Faults) -> RunOutcome:
     final = counts(driver.store, run_id)
     if final.not_started or final.incomplete:
         raise RuntimeError(f"run {run_id} has requests without a result at its end: {final}")
-    outcome = "auth_error" if driver.refused else "completed"
+    outcome: Literal["auth_error", "completed"] = "auth_error" if driver.refused else "completed"
     await driver.writer.append([new_event(RunCompleted(outcome=outcome, counts=final), run_id=run_id)])
     return RunOutcome(run_id, outcome, (), None, faults, tally.calls, tally.answered, final)
 
@@ -238,7 +235,7 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 def _driver(
     store: Store, writer: Writer, client: Client, context: RunContext, stop: StopSignal, progress: Progress
 ) -> Driver:
-    return Driver(store, writer, client, context, stop, progress, lambda messages: bool(scan_body(messages)))
+    return Driver(store, writer, client, context, stop, progress, lambda body: bool(scan_body(body)))
 
 
 @asynccontextmanager
@@ -263,25 +260,28 @@ async def _client(
         yield client
 
 
-def _endpoint(base_url: str) -> Endpoint:
-    try:
-        return Endpoint.parse(base_url)
-    except ValueError as error:
-        raise RunError(f"base URL: {error}") from None
-
-
 def _holder(actor: str, host: str | None) -> str:
     return f"{actor} on {host or 'this host'}"
 
 
-# --- starting ------------------------------------------------------------------------------
+# --- starting and resuming -------------------------------------------------------------------
 
 
-def _identity(first: ReplayRequest, plan: RunPlan) -> RunIdentity:
-    """Run, candidate and variant, by the first valid line and what was given on the command line."""
+def _check(plan: RunPlan) -> None:
+    """Refuse now what would else fail at the first request."""
+    try:
+        check_options(plan.settings)
+        if plan.variant is not None:
+            variant_named(plan.variant)
+    except (ValueError, UnknownVariant) as error:
+        raise RunError(str(error)) from None
+
+
+def _identity(first: ReplayRequest, plan: RunPlan) -> tuple[str, RunIdentity]:
+    """The run's id, and what its lines must share: by the first valid line and what was given."""
     who = identity(first)
-    run_id = plan.run_id or who.run_id or made_run_id(datetime.now(timezone.utc))
-    return replace(who, run_id=run_id, given_run_id=plan.run_id)
+    run_id = plan.run_id or who.run_id or made_run_id(datetime.now(UTC))
+    return run_id, RunIdentity(run_id, who.candidate_id, who.candidate_variant_id, plan.run_id)
 
 
 def _startable(ledger: Store, run_id: str) -> int:
@@ -289,96 +289,12 @@ def _startable(ledger: Store, run_id: str) -> int:
     before = ledger.version(run_id)
     if before == NO_RUN:
         return NO_RUN
-    state = _state(ledger, run_id)
+    state = run_state(ledger, run_id)
     if state == "blocked":
         return before
     raise RunExists(
         f"run {run_id} is in this ledger already ({state}). To go on with it: replay-ledger resume {run_id}. "
-        f"To start another from the same file: add --run-id {made_run_id(datetime.now(timezone.utc))}"
-    )
-
-
-def _run_started(plan: RunPlan, who: RunIdentity, variant: Variant, endpoint: Endpoint) -> NewEvent:
-    facts, texts = plan.settings.recorded()
-    payload = RunStarted(
-        candidate_id=who.candidate_id,
-        candidate_variant_id=who.candidate_variant_id,
-        prompt_profile=variant.prompt_profile,
-        template_version=variant.template_version,
-        template_sha256=variant.template_sha256,
-        model=plan.model,
-        endpoint=endpoint.recorded,
-        settings=facts,
-        leak_rules_version=LEAK_RULES_VERSION,
-        software_version=SOFTWARE_VERSION,
-        actor=plan.actor,
-        tags=dict(plan.tags),
-    )
-    known = {
-        "operator": plan.operator,
-        "host": plan.host,
-        "description": plan.description,
-        "git_commit": plan.git_commit,
-        "settings": texts or None,
-    }
-    return new_event(payload, run_id=who.run_id, content=_json({k: v for k, v in known.items() if v is not None}))
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-
-
-# --- resuming ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RecordedRun:
-    """What the ledger says of a run that is not over."""
-
-    identity: RunIdentity
-    variant: Variant
-    model: str
-    endpoint: Endpoint
-    settings: RunSettings
-    intake_complete: bool
-
-
-def _state(ledger: Store, run_id: str) -> str | None:
-    rows = list(ledger.rows("SELECT state FROM runs WHERE run_id = :run_id", {"run_id": run_id}))
-    return str(rows[0][0]) if rows else None
-
-
-def _running(ledger: Store, run_id: str) -> None:
-    state = _state(ledger, run_id)
-    if state is None:
-        raise RunUnknown(f"there is no run {run_id} in this ledger")
-    if state == "blocked":
-        raise RunEnded(f"run {run_id} was blocked before any call: mend its cause and run the file again")
-    if state != "running":
-        raise RunEnded(f"run {run_id} has ended ({state})")
-
-
-def _recorded_run(ledger: Store, run_id: str) -> RecordedRun:
-    _running(ledger, run_id)
-    position, lines = next(
-        iter(ledger.rows("SELECT started_position, lines FROM runs WHERE run_id = :run_id", {"run_id": run_id}))
-    )
-    started = next(iter(ledger.events(run_id, after=position - 1, upto=position)))
-    content = ledger.content(position)
-    texts = {} if content is None else json.loads(content).get("settings", {})
-    payload = started.payload
-    try:
-        settings = RunSettings.from_recorded(payload["settings"], texts)
-    except ValueError as error:
-        raise RunError(f"run {run_id} cannot be resumed: {error}") from None
-    variant_id = payload["candidate_variant_id"]
-    return RecordedRun(
-        identity=RunIdentity(run_id, payload["candidate_id"], variant_id, given_run_id=None),
-        variant=variant_for(variant_id),
-        model=payload["model"],
-        endpoint=_endpoint(payload["endpoint"]),
-        settings=settings,
-        intake_complete=lines is not None,
+        f"To start another from the same file: add --run-id {made_run_id(datetime.now(UTC))}"
     )
 
 
@@ -388,38 +304,8 @@ def _overridden(settings: RunSettings, overrides: ResumeOverrides) -> RunSetting
 
 
 def _resumption(ledger: Store, run_id: str, overrides: ResumeOverrides, settings: RunSettings) -> list[NewEvent]:
-    closed = _close_open_calls(ledger, run_id, settings.max_attempts)
+    closed = close_open_calls(ledger, run_id, settings.max_attempts)
     known = {"operator": overrides.operator, "host": overrides.host}
-    content = _json({name: value for name, value in known.items() if value is not None})
+    content = as_json({name: value for name, value in known.items() if value is not None})
     resumed = RunResumed(actor=overrides.actor, outcomes_unknown=len(closed))
     return [new_event(resumed, run_id=run_id, content=content), *closed]
-
-
-_OPEN_CALLS_SQL: Final = """
-SELECT c.request_id, c.attempt, c.turn,
-       (SELECT count(*) FROM model_calls t
-         WHERE t.run_id = c.run_id AND t.request_id = c.request_id AND t.turn = c.turn)
-  FROM model_calls c WHERE c.run_id = :run_id AND c.state = 'started' ORDER BY c.started_position
-"""
-
-
-def _close_open_calls(ledger: Store, run_id: str, max_attempts: int) -> list[NewEvent]:
-    """Calls that an earlier driver began and nobody saw the end of: each counts as one attempt."""
-    return [
-        new_event(
-            ModelCallFailed(
-                attempt=attempt,
-                turn=turn,
-                code="outcome_unknown",
-                http_status=None,
-                retry_after_ms=None,
-                wait_ms=None,
-                will_retry=attempts_in_turn < max_attempts,
-                outcome_unknown=True,
-                duration_us=None,
-            ),
-            run_id=run_id,
-            request_id=request_id,
-        )
-        for request_id, attempt, turn, attempts_in_turn in ledger.rows(_OPEN_CALLS_SQL, {"run_id": run_id})
-    ]

@@ -39,6 +39,14 @@ REASONS = {
 AMBIGUOUS = {"promptfoo/promptfoo#10654"}
 """Said to be invalid JSON there; two objects stand in the text, which is our ambiguous."""
 
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    """One database will do: these are about what is recorded, not where."""
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
 pytestmark = pytest.mark.skipif(not REPORTS, reason="the public reports are not beside this clone")
 
 

@@ -127,7 +127,7 @@ async def play(
     """Start a run of the requests against an endpoint that answers by the scripts."""
     async with raw_server(*scripts) as server:
         with open_ledger(ledger_url, "create") as store:
-            plan = a_plan(server.base_url, **changes)
+            plan = a_plan(**{"base_url": server.base_url} | changes)
             outcome = await start_run(store, io.BytesIO(lines_of(requests)), plan)
         sent = [request.partition(b"\r\n\r\n")[2] for request in server.requests]
     return read_back(ledger_url, outcome, sent)

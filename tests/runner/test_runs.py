@@ -197,7 +197,8 @@ async def test_a_stop_awaits_the_replies_in_flight_and_a_resume_calls_only_the_r
     stop = StopSignal()
 
     async def slowly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        stop.request()
+        if not stop.requested:
+            stop.request()
         await asyncio.sleep(0.3)
         writer.write(completion())
 
@@ -362,7 +363,7 @@ async def test_a_report_as_of_an_earlier_position_is_the_report_of_that_moment(l
     played = await play(ledger_url, [a_request(1), a_request(2)], completion())
     first_result = played.of("OutputAccepted")[0].position
     with open_ledger(ledger_url, "read") as store:
-        then = report(store, "played", as_of_position=first_result)
+        then = report(store, "played", as_of=first_result)
     assert then["outcome"] == "incomplete"
     assert outcomes(then) == {"accepted_first": 1, "not_started": 1}
     assert then["as_of"]["position"] == first_result
