@@ -52,7 +52,7 @@ def endpoint_process(program: Path | None) -> Iterator[Endpoint]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
+    for _ in range(600):
         if process.poll() is not None:
             raise SystemExit(f"the endpoint ended with code {process.returncode}")
         try:
