@@ -54,7 +54,7 @@ def write_requests(path: Path, count: int) -> None:
                 "user_prompt": f"Incident {number}: what should be done? Answer with one JSON object.",
                 "incident_context": {
                     "alertname": "KubePodCrashLooping",
-                    "expr": 'max_over_time(kube_pod_container_status_waiting_reason{reason="CrashLoopBackOff"}[5m]) >= 1',
+                    "expr": 'max_over_time(kube_pod_status_waiting_reason{reason="CrashLoopBackOff"}[5m]) >= 1',
                     "description": "Pod shop/checkout is in waiting state (reason: CrashLoopBackOff). " * 3,
                     "labels": {"severity": "critical", "namespace": "shop", "pod": f"checkout-{number}"},
                     "number": number,

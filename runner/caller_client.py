@@ -78,11 +78,11 @@ class AdaptedClient:
         )
 
     def _exchange(self, status: int | None, raw: bytes, began: float) -> Exchange:
-        kept = raw if len(raw) <= BODY_CEILING else raw[:KEPT_OF_LARGE_BODY]
-        body, scrubbed = self._scrubber.scrub(kept)
+        # Scrubbed before it is cut: a key across the edge would be left in half.
+        body, scrubbed = self._scrubber.scrub(raw)
         return Exchange(
             http_status=status,
-            body=body,
+            body=body[:KEPT_OF_LARGE_BODY] if len(raw) > BODY_CEILING else body,
             body_bytes=len(raw),
             truncated=len(raw) > BODY_CEILING,
             content_type=None,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner.playing import ANSWER, Played, a_request, completion, play, refusal
+from tests.runner.playing import ANSWER, Played, a_request, completion, play
 from tests.runner.scripted_http import Handler, reply
 
 CASES = Path(__file__).resolve().parents[2] / "shared" / "cases" / "cases.json"
@@ -38,7 +38,6 @@ REASONS = {
 
 AMBIGUOUS = {"promptfoo/promptfoo#10654"}
 """Said to be invalid JSON there; two objects stand in the text, which is our ambiguous."""
-
 
 
 @pytest.fixture
@@ -84,7 +83,8 @@ async def test_odd_model_output_ends_as_it_should(ledger_url: str, fault: dict[s
     if result["fallback_used"]:
         wanted = "ambiguous" if fault["source"] in AMBIGUOUS else REASONS.get(expect.get("reason_hint", ""), "")
         assert result["error"].startswith(f"model_output_{wanted}"), result["error"]
-        assert result["model_output"]["blocked_by_policy"] and result["model_output"]["requires_human_approval"]
+        assert result["model_output"]["blocked_by_policy"]
+        assert result["model_output"]["requires_human_approval"]
     for field in expect.get("fields", ()):
         assert field in result["error"].partition(":")[2].split(",")
         assert field in played.sent[1].decode()
@@ -160,7 +160,6 @@ async def fails_closed(ledger_url: str, source: str, code: str, calls: int, **ch
         ("opensoar-hq/opensoar-core#105", "http_502", 2),
         ("run-llama/llama_index#10231", "transport_cut", 2),
         ("safe-global/safe-eth-py#1171", "http_503", 1),
-        ("UKGovernmentBEIS/inspect_ai#1534", "provider_error", 2),
         ("coder/xum#544", "auth_error", 1),
     ],
 )
@@ -284,5 +283,6 @@ async def test_an_integer_beyond_64_bits_is_refused_and_one_within_keeps_its_dig
     contract = {"type": "object", "properties": {"ticket": {"type": "integer"}, "big": {"type": "integer"}}}
     played = await play(ledger_url, [a_request(response_contract=contract)], completion(small), run_id="within")
     output = played.contents[played.of("OutputAccepted")[0].position]
-    assert b"4111222333444555667" in output and b"9223372036854775807" in output
+    assert b"4111222333444555667" in output
+    assert b"9223372036854775807" in output
     assert played.results[0]["model_output"]["ticket"] == 4111222333444555667

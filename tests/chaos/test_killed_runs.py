@@ -91,7 +91,7 @@ def results_of(events: list[Event]) -> list[Event]:
 def endpoint(mock_endpoint: Callable[..., MockEndpoint]) -> Iterator[MockEndpoint]:
     """Mostly answers well; now and then badly, so that retries and second turns are cut as well."""
     script = [{"content": "no json"}, *[{} for _ in range(6)], {"status": 503}, *[{} for _ in range(7)]]
-    yield mock_endpoint(script, delay_ms=25, loop=True)
+    return mock_endpoint(script, delay_ms=25, loop=True)
 
 
 @pytest.mark.timeout(900)
@@ -119,7 +119,7 @@ def test_a_run_killed_at_random_moments_and_resumed_ends_with_exactly_one_result
         decided = {request for request, events in before.items() if results_of(events)}
         open_calls = count_open(before)
         resumed = start(["resume", run_id, str(file), "--ledger", ledger_url], folder=tmp_path)
-        out, err = resumed.communicate(timeout=120)
+        _out, err = resumed.communicate(timeout=120)
         if b"has ended" in err:
             moments["after its end"] += 1
         else:

@@ -17,6 +17,9 @@ from runner import (
     RunExists,
     run_nemotron_external_replay,
 )
+from runner.caller_client import AdaptedClient
+from runner.reply import Exchange
+from runner.scrub import Scrubber
 from tests.runner.playing import ANSWER, a_request, completion
 from tests.runner.scripted_http import raw_server
 
@@ -76,7 +79,9 @@ async def test_results_are_dicts_and_the_report_has_its_members_as_attributes() 
 
 async def test_an_empty_key_makes_no_call() -> None:
     client = Double(GOOD)
-    results, report = await run_nemotron_external_replay(requests=[a_request()], config=config(api_key=""), client=client)
+    results, report = await run_nemotron_external_replay(
+        requests=[a_request()], config=config(api_key=""), client=client
+    )
     assert results == []
     assert report.valid is False
     assert report.failures == ["api_key_missing"]
@@ -193,3 +198,13 @@ async def test_a_request_that_json_cannot_hold_is_named() -> None:
         await run_nemotron_external_replay(
             requests=[a_request(), {"x": object()}], config=config(), client=Double(GOOD)
         )
+
+
+async def test_a_key_across_the_edge_of_a_large_reply_is_not_left_in_half() -> None:
+    key = "sekret-0123456789abcdef"
+    large = {"p": "x" * (64 * 1024 - 20), "q": key, "r": "y" * 2**20}
+    client = AdaptedClient(Double(large), "http://h/v1", {}, Scrubber([key]))
+    exchange = await client.post(b"{}", 5)
+    assert isinstance(exchange, Exchange)
+    assert exchange.truncated
+    assert key[:6].encode() not in exchange.body

@@ -209,7 +209,8 @@ async def test_a_stop_awaits_the_replies_in_flight_and_a_resume_calls_only_the_r
             stopped = await start_run(store, file, plan, stop=stop)
             first = read_back(ledger_url, stopped, [])
             resumed = await resume_run(store, "played", ResumeOverrides("second", api_key="key-for-tests"))
-        assert stopped.state == "incomplete" and stopped.stopped_by == "SIGINT"
+        assert stopped.state == "incomplete"
+        assert stopped.stopped_by == "SIGINT"
         assert outcomes(first.report)["not_started"] >= 3
         assert resumed.state == "completed"
         assert len(server.requests) == 5
