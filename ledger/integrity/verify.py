@@ -24,7 +24,7 @@ from ledger.projections import rebuild
 from ledger.projections.counts import counts
 from ledger.projections.scratch import UnreadableEvent
 from ledger.store import Store
-from ledger.store.errors import LedgerMalformed
+from ledger.store.errors import LedgerBusy, LedgerMalformed
 
 
 def verify(store: Store, *, progress: Progress | None = None) -> Verdict:
@@ -131,7 +131,11 @@ def _check_projections(store: Store, found: Findings, unchecked: list[str]) -> N
 
     ``unchecked`` gets sentences about what could not be compared.
     """
-    differences = rebuild.check(store, MAX_FINDINGS + 1)
+    try:
+        differences = rebuild.check(store, MAX_FINDINGS + 1)
+    except LedgerBusy:
+        unchecked.append("the projection tables: events were appended faster than they could be compared")
+        return
     for table, key, kind, columns in differences:
         row = ", ".join(printable(part) for part in key)
         detail = f" in {', '.join(columns)}" if columns else ""
@@ -176,9 +180,9 @@ def _unproven(walk: Walk, window: Window | None, unchecked: list[str]) -> Iterat
             " written anew would not be seen"
         )
     if walk.checkpoints:
-        yield f"{walk.checkpoints} stored checkpoints match the events, but are signed by keys that nobody named"
+        yield f"stored checkpoints that match the events but are signed by keys that nobody named: {walk.checkpoints}"
     if walk.open_runs:
-        yield f"{len(walk.open_runs)} runs have no terminal event: what they still had to do is not known"
+        yield f"runs without a terminal event, of which nobody knows what they still had to do: {len(walk.open_runs)}"
     yield from unchecked
 
 

@@ -17,6 +17,7 @@ from ledger.integrity.note import NoteError, parse_note
 from ledger.integrity.rows import RowChecker
 from ledger.integrity.verdict import MAX_LISTED, Findings, Redaction, printable
 from ledger.store import Store
+from ledger.store.envelope import FORMAT
 from ledger.store.errors import LedgerMalformed
 from ledger.store.read import decoded
 from ledger.store.records import EVENT_COLUMNS, Record, Unreadable
@@ -219,6 +220,7 @@ class Walk:
 
     def _check_head(self) -> None:
         head, end = self.head, self.last_position
+        self._compare_head("format", head.format, FORMAT)
         if not self.events:
             self._found.add(1, "events", "truncated", "a ledger has its first event at least")
         if head.size > end:
@@ -230,7 +232,7 @@ class Walk:
 
     def _compare_head(self, member: str, stored: object, computed: object) -> None:
         if stored != computed:
-            text = f"{member} does not follow from the events"
+            text = f"its {member} does not follow from the events"
             self._found.add(self.last_position or None, "ledger_head", "edited", text)
 
 
