@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ledger.events import ID_PATTERN
-from ledger.tables import format_time
+from ledger.times import format_time
 from runner.strict_json import StrictJsonError, loads
 
 _ID = re.compile(ID_PATTERN)

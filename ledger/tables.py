@@ -7,7 +7,7 @@ comments are made by the migrations.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import (
@@ -28,8 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import Field, SQLModel
 
-SCHEMA_VERSION: Final = "0001"
-"""The alembic revision that this code reads and writes."""
+from ledger.times import format_time
 
 
 class UtcTime(TypeDecorator[str]):
@@ -45,13 +44,6 @@ class UtcTime(TypeDecorator[str]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
         return format_time(value) if isinstance(value, datetime) else value
-
-
-def format_time(moment: datetime) -> str:
-    """UTC, always six decimals and ``Z``. A naive time is refused with ``ValueError``."""
-    if moment.tzinfo is None:
-        raise ValueError("a time without an offset is not a time")
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _text() -> TypeEngine[Any]:

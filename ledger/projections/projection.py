@@ -16,7 +16,7 @@ from ledger.events import EVENT_TYPES, Event
 from ledger.store import Store
 from ledger.store.errors import RunNotFound
 from ledger.store.records import Unreadable
-from ledger.tables import format_time
+from ledger.times import format_time
 
 
 class Projection(Protocol):

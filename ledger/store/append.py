@@ -14,7 +14,7 @@ from ledger.store.changes import TableFold
 from ledger.store.errors import ClockWentBack, ConnectionLost, LedgerBusy, LedgerError, StatementRefused
 from ledger.store.plan import Planner
 from ledger.store.records import Batch, Head, Receipt, Stream
-from ledger.tables import format_time
+from ledger.times import format_time
 
 Clock = Callable[[], datetime]
 Outcome = list[Receipt] | LedgerError

@@ -33,8 +33,8 @@ from ledger.store.open import open_backend
 from ledger.store.place import Dialect, parse
 from ledger.store.plan import Planner
 from ledger.store.records import Batch, Head
-from ledger.store.schema import HEAD_TABLE, REVISION_SQL, check_revision, holds_ledger, require_ledger
-from ledger.tables import SCHEMA_VERSION, format_time
+from ledger.store.schema import HEAD_TABLE, REVISION_SQL, SCHEMA_VERSION, check_revision, holds_ledger, require_ledger
+from ledger.times import format_time
 
 PACKAGE: Final = "replay-ledger"
 _MIGRATION_LOCK: Final = lock_key("replay-ledger migration")

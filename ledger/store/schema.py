@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.store.errors import LedgerNewer, LedgerNotFound, LedgerNotMigrated, NotALedger
-from ledger.tables import SCHEMA_VERSION
+
+SCHEMA_VERSION: Final = "0001"
+"""The alembic revision that this code reads and writes."""
 
 VERSION_TABLE: Final = "alembic_version"
 HEAD_TABLE: Final = "ledger_head"
