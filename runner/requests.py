@@ -20,6 +20,7 @@ import orjson
 from ledger.events import ID_PATTERN
 from runner import sent_json
 from runner.contract import Contract, ContractError
+from runner.contract_schema import FIELD_NAME
 from runner.strict_json import StrictJsonError, loads
 from runner.variants import BASELINE, UnknownVariant, Variant, variant_for, variant_named
 
@@ -150,7 +151,8 @@ def parse_line(number: int, raw: bytes, *, variant_override: str | None = None) 
     try:
         document = loads(raw)
     except StrictJsonError as error:
-        return BadLine(number, raw, None, INVALID, None, f"not JSON that we accept: {error.message}")
+        named = f" ({error.key})" if error.key and FIELD_NAME.match(error.key) else ""
+        return BadLine(number, raw, None, INVALID, None, f"not JSON that we accept: {error.message}{named}")
     if not isinstance(document, dict):
         return BadLine(number, raw, None, INVALID, None, "not a JSON object")
     try:
