@@ -151,8 +151,8 @@ def parse_line(number: int, raw: bytes, *, variant_override: str | None = None) 
     try:
         document = loads(raw)
     except StrictJsonError as error:
-        named = f" ({error.key})" if error.key and FIELD_NAME.match(error.key) else ""
-        return BadLine(number, raw, None, INVALID, None, f"not JSON that we accept: {error.message}{named}")
+        key = f" ({error.key})" if error.key and FIELD_NAME.match(error.key) else ""
+        return BadLine(number, raw, None, INVALID, None, f"not JSON that we accept: {error.message}{key}")
     if not isinstance(document, dict):
         return BadLine(number, raw, None, INVALID, None, "not a JSON object")
     try:
