@@ -163,7 +163,7 @@ def diagnose(record: Record, envelope: dict[str, Any]) -> tuple[str, Kind, str]:
             if member == "position":
                 offset = f"{value - record.position:+d}"
                 return member, "reordered", f"the row that was recorded {offset} from here"
-            return member, "edited", "the stored leaf hash belongs to another value"
+            return member, "edited", f"the leaf hash was made with {'null' if value is None else value}"
     return UNEXPLAINED
 
 

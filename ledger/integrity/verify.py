@@ -176,7 +176,7 @@ def _unproven(walk: Walk, window: Window | None, unchecked: list[str]) -> Iterat
         minutes = "an unknown number of" if window.minutes is None else window.minutes
         yield (
             f"no signed checkpoint vouches for the end of the ledger: positions {window.first} to {window.last},"
-            f" {window.events} events over {minutes} minutes, are unsigned, so a tail cut off or a history"
+            f" {window.events} events over {minutes} min, are unsigned, so a tail cut off or a history"
             " written anew would not be seen"
         )
     if walk.checkpoints:
