@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("constraints.txt", "constraints-dev.txt")
+LONGEST_FUNCTION, LONGEST_MODULE = 50, 500
 SHIPPED = ("commands/", "ledger/", "migrations/", "runner/")
 
 # Words of one machine, one package index or one day's work. Each is written so that it does not match itself.
@@ -111,6 +113,23 @@ def test_every_relative_link_in_the_docs_leads_somewhere() -> None:
         if "://" not in target and not target.startswith("mailto:") and not (ROOT / path.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_functions_fit_a_screen_and_modules_a_sitting() -> None:
+    long = []
+    for path in git_files():
+        if path.suffix == ".py" and f"{path.parts[0]}/" in SHIPPED:
+            text = (ROOT / path).read_text(encoding="utf-8")
+            functions = [
+                node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
+            long += [f"{path}: {text.count(chr(10))} lines"] if text.count("\n") > LONGEST_MODULE else []
+            long += [
+                f"{path}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1} lines"
+                for node in functions
+                if node.end_lineno is not None and node.end_lineno - node.lineno >= LONGEST_FUNCTION
+            ]
+    assert long == []
 
 
 # What it depends on
