@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Final
 
 import click
 
 from commands._click import WIDTH, Group
-from commands._failures import guarded, occupy_standard_streams, silence_standard_streams
+from commands._failures import OK, guarded, occupy_standard_streams, silence_standard_streams
 from commands._options import common_options
 from commands._session import Session
 
 PROGRAM: Final = "replay-ledger"
+COMPLETION_VARIABLE: Final = "_REPLAY_LEDGER_COMPLETE"
 SECTIONS: Final = {
     "Run": {
         "demo": "commands.demo:demo",
@@ -57,9 +59,18 @@ def main() -> int:
     """Run the program; the value is its exit code."""
     occupy_standard_streams()
     state = Session()
-    code = guarded(state, lambda: cli.main(prog_name=PROGRAM, obj=state, standalone_mode=False))
+    code = guarded(state, lambda: _run(state))
     silence_standard_streams()
     return code
+
+
+def _run(state: Session) -> object:
+    try:
+        return cli.main(prog_name=PROGRAM, obj=state, standalone_mode=False)
+    except SystemExit as end:
+        # Click itself ends the program in two cases: a shell's question about completion was answered,
+        # or whoever read the help went away, which is no failure.
+        return end.code if COMPLETION_VARIABLE in os.environ else OK
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO
 
@@ -72,31 +71,34 @@ def format_for(
 
 def write_data(chunks: Iterable[bytes], out: str | None = None) -> None:
     """Write data to standard output, or to the file ``out``: a whole file takes its place or none."""
-    if out is None or out == STDOUT:
-        _write_stdout(chunks)
-    else:
-        with replacing(Path(out)) as file:
-            for chunk in chunks:
-                file.write(chunk)
+    with opened_out(out) as file:
+        for chunk in chunks:
+            file.write(chunk)
 
 
-def _write_stdout(chunks: Iterable[bytes]) -> None:
+@contextlib.contextmanager
+def opened_out(out: str | None) -> Iterator[BinaryIO]:
+    """Where data goes: standard output for None and ``-``, else a file that replaces ``out`` at the end.
+
+    Raises ``ReaderGone`` where nobody reads any more, ``OSError`` bearing a name where it cannot be written.
+    """
+    with _stdout() if out is None or out == STDOUT else replacing(Path(out)) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _stdout() -> Iterator[BinaryIO]:
     if sys.stdout is None:
         raise StandardOutputClosed("standard output is closed; write to a file with --out")
-    stream = sys.stdout.buffer
-    source = iter(chunks)
-    while (chunk := next(source, None)) is not None:
-        _guard_write(lambda data=chunk: stream.write(data))  # type: ignore[misc]
-    _guard_write(stream.flush)
-
-
-def _guard_write(write: Callable[[], object]) -> None:
     try:
-        write()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise ReaderGone from None
     except OSError as error:
-        raise OSError(error.errno, os.strerror(error.errno or errno.EIO), "standard output") from None
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 @contextlib.contextmanager

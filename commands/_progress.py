@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from commands._output import is_terminal
-from runner.plan import ProgressEvent
+
+if TYPE_CHECKING:
+    from runner.plan import ProgressEvent
 
 _EVERY: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"

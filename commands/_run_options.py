@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from commands._failures import Refused
 from commands._options import F, option
-from commands._types import DecimalNumber, Identifier, IdPair, JsonObject, LineRange
+from commands._types import DecimalNumber, Identifier, IdPair, LineRange
 from runner.settings import RunSettings
+from runner.strict_json import StrictJsonError, loads
 
 NVIDIA_BASE_URL: Final = "https://integrate.api.nvidia.com/v1"
 DEFAULT_MODEL: Final = "nvidia/llama-3.3-nemotron-super-49b-v1.5"
@@ -54,6 +55,25 @@ PACE_OPTIONS: Final = (
     ),
     option("--rpm", type=click.IntRange(min=1), help="Calls a minute at most."),
 )
+
+
+class JsonObject(click.ParamType[dict[str, Any]]):
+    """A JSON object, parsed strictly: a key given twice is refused at any depth."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        try:
+            parsed = loads(str(value))
+        except StrictJsonError as error:
+            self.fail(f"not JSON: {error.message}", param, ctx)
+        if not isinstance(parsed, dict):
+            self.fail("not a JSON object", param, ctx)
+        return parsed
+
+
 EXTRA_BODY_OPTION: Final = option(
     "--extra-body",
     type=JsonObject(),

@@ -17,7 +17,6 @@ from typing import Final
 import click
 
 from ledger.store.place import Place, parse
-from runner.scrub import MARKER, Scrubber
 
 DEFAULT_LEDGER: Final = "sqlite:///replay-ledger.db"
 
@@ -61,6 +60,8 @@ class Session:
 
     def scrub(self, text: str) -> str:
         """The text without the secrets of this invocation and without what looks like one."""
+        from runner.scrub import MARKER, Scrubber  # noqa: PLC0415 - the runner takes a second to import
+
         text, _ = Scrubber(self.secrets).scrub_text(text)
         for secret in sorted(self.secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_REMOVED:

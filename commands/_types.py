@@ -11,7 +11,6 @@ import click
 
 from ledger.events import ID_PATTERN
 from ledger.times import format_time
-from runner.strict_json import StrictJsonError, loads
 
 _ID = re.compile(ID_PATTERN)
 _RANGE = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?\Z")
@@ -82,23 +81,6 @@ class IdPair(click.ParamType[tuple[str, str]]):
         if not equals or not _ID.match(name) or not _ID.match(text):
             self.fail(f"{value!r} is not name=value with ids on both sides", param, ctx)
         return name, text
-
-
-class JsonObject(click.ParamType[dict[str, Any]]):
-    """A JSON object, parsed strictly: a key given twice is refused at any depth."""
-
-    name = "json"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
-        if isinstance(value, dict):
-            return value
-        try:
-            parsed = loads(str(value))
-        except StrictJsonError as error:
-            self.fail(f"not JSON: {error.message}", param, ctx)
-        if not isinstance(parsed, dict):
-            self.fail("not a JSON object", param, ctx)
-        return parsed
 
 
 class Moment(click.ParamType[str]):

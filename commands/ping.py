@@ -52,9 +52,10 @@ _QUESTIONS: Final = {
 @json_option
 @click.pass_context
 def ping(ctx: click.Context, /, timeout: str | None, as_json: bool, **given: Any) -> int:
-    """Ask the endpoint whether it takes the key, knows the model and keeps to JSON.
+    """Ask an endpoint, before a long run, whether it will do.
 
-    Three small calls, nothing is recorded. Without JSON mode a run works as well.
+    Does it take the key, know the model, keep to JSON? Three small calls, nothing is recorded.
+    Without JSON mode a run works as well.
 
     \b
     Exit: 0 a run may begin; 1 it answers, but gives no completion; 2 no key; 4 it cannot

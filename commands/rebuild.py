@@ -26,9 +26,10 @@ _SHOWN: Final = 20
 @json_option
 @click.pass_context
 def rebuild(ctx: click.Context, /, only_check: bool, as_json: bool) -> int:
-    """Fold the tables that are made from the log again, compare, and replace those that differ.
+    """Make the tables that come from the log anew.
 
-    The log itself is only read. Reports are computed from the log and need no rebuild.
+    All events are folded again and the rows compared; tables that differ are replaced. The log
+    itself is only read. Reports are computed from the log and need no rebuild.
     """
     if only_check:
         differences = check(open_for(ctx, "read"))

@@ -45,10 +45,11 @@ _EXTENSIONS: Final = {".jsonl": "jsonl", ".csv": "csv", ".txt": "table"}
 @out_option
 @click.pass_context
 def results(ctx: click.Context, /, run: str, form: str | None, as_of: int | str | None, out: str | None) -> None:
-    """Print the results of a run, one for each request that has one, in the order of the file.
+    """Print the results of a run.
 
-    What a model wrote is written as it is to JSON lines, never as a formula to CSV, and escaped
-    in a table. A text that was redacted is null.
+    One for each request that has one, in the order of the file. What a model wrote is written as
+    it is to JSON lines, never as a formula to CSV, and escaped in a table. A text that was redacted
+    is null.
     """
     store = open_for(ctx, "read")
     found = make_results(store, find_run(store, run), check_as_of(store, as_of))

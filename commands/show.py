@@ -45,7 +45,7 @@ _INDENT: Final = " " * 8
 @json_option
 @click.pass_context
 def show(ctx: click.Context, /, run: str, request_id: str | None, content: bool, as_json: bool) -> None:
-    """Show a run's settings, state and counts, or the timeline of one request.
+    """Show a run's settings and state, or a request's timeline.
 
     The timeline has each event with its time, its facts, and its content: what was sent and what
     came back. Whatever models and files wrote is escaped.

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.preloaded import Preloaded
 from tests.cli.program import Program, write_requests
 from tests.harness.mock_endpoint import MockEndpoint
 
 
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Preloaded]:
+    """The program with its imports done, for all tests of this process."""
+    waiting = Preloaded()
+    yield waiting
+    waiting.close()
+
+
 @pytest.fixture
-def program(tmp_path: Path) -> Program:
+def program(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, preloaded: Preloaded) -> Program:
     """The program, started in the test's own folder."""
-    return Program(tmp_path)
+    return Program(tmp_path, preloaded, tmp_path_factory.mktemp("streams"))
 
 
 @pytest.fixture

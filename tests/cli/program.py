@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.cli.preloaded import Preloaded
+
 PROGRAM = Path(sys.executable).with_name("replay-ledger")
 OWN_VARIABLES = ("REPLAY_LEDGER_", "NVIDIA_", "OPENAI_", "NO_COLOR", "_REPLAY_LEDGER")
 
@@ -39,38 +41,40 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @dataclass
 class Program:
-    """Starts ``replay-ledger`` in ``folder``."""
+    """Starts ``replay-ledger`` in ``folder``, each time in a process of its own."""
 
     folder: Path
+    preloaded: Preloaded
+    streams: Path
+    """A folder beside, for what goes in and comes out."""
     variables: dict[str, str] = field(default_factory=dict)
 
     def __call__(
-        self, *words: object, stdin: bytes | None = None, env: Mapping[str, str] | None = None, timeout: float = 60
+        self, *words: object, stdin: bytes = b"", env: Mapping[str, str] | None = None, timeout: float = 60
     ) -> Ended:
         """Run to the end; nothing it prints may be a traceback."""
-        done = subprocess.run(
-            [PROGRAM, *map(str, words)],
-            cwd=self.folder,
-            env=clean_environment(self.variables | dict(env or {})),
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-        )
-        ended = Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+        files = (self.streams / "in", self.streams / "out", self.streams / "err")
+        for file, content in zip(files, (stdin, b"", b""), strict=True):
+            file.write_bytes(content)
+        code = self.preloaded.run(list(map(str, words)), self.folder, self._environment(env), files, timeout)
+        ended = Ended(code, files[1].read_bytes(), files[2].read_text("utf-8", "replace"))
         assert "Traceback" not in ended.err, ended.err
+        assert code >= 0, f"{words}: killed by signal {-code}: {ended.err}"
         return ended
 
     def start(self, *words: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Start and give the process; the caller waits for it."""
+        """Start it as a shell would, from its entry point; the caller waits for it."""
         return subprocess.Popen(
             [PROGRAM, *map(str, words)],
             cwd=self.folder,
-            env=clean_environment(self.variables | dict(env or {})),
+            env=self._environment(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+
+    def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        return clean_environment(self.variables | dict(extra or {}))
 
 
 def request_line(number: int, **changes: Any) -> str:

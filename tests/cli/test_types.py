@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from commands._types import AsOf, DecimalNumber, Identifier, IdPair, JsonObject, LineRange, Moment
+from commands._run_options import JsonObject
+from commands._types import AsOf, DecimalNumber, Identifier, IdPair, LineRange, Moment
 
 
 @pytest.mark.parametrize(
