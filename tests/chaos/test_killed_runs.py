@@ -9,9 +9,11 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from ledger.events import Event
 from ledger.projections.rebuild import check
 from ledger.projections.report import report
 from tests.harness.mock_endpoint import MockEndpoint
+from tests.runner.playing import completion
 
 KILLS = int(os.environ.get("REPLAY_LEDGER_KILLS", "25"))
 REQUESTS = 60
@@ -66,8 +69,8 @@ def start(arguments: list[str], *, folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def run_arguments(ledger_url: str, file: Path, endpoint: MockEndpoint) -> list[str]:
-    options = ["--model", "mock-1", "--base-url", endpoint.base_url, "--no-api-key", "-j", "8"]
+def run_arguments(ledger_url: str, file: Path, base_url: str) -> list[str]:
+    options = ["--model", "mock-1", "--base-url", base_url, "--no-api-key", "-j", "8"]
     return ["run", str(file), "--ledger", ledger_url, *options]
 
 
@@ -110,7 +113,7 @@ def test_a_run_killed_at_random_moments_and_resumed_ends_with_exactly_one_result
     for number in range(KILLS):
         run_id = f"killed-{number}"
         file = write_requests(tmp_path / f"{run_id}.jsonl", run_id)
-        process = start(run_arguments(ledger_url, file, endpoint), folder=tmp_path)
+        process = start(run_arguments(ledger_url, file, endpoint.base_url), folder=tmp_path)
         wait_for_run(ledger_url, run_id, process)
         time.sleep(chance.uniform(0.0, 0.35))
         os.killpg(process.pid, signal.SIGKILL)
@@ -183,37 +186,77 @@ def _sha(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
+class HeldEndpoint:
+    """Answers nobody until ``release`` is set, and counts who called."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.calls = 0
+        held = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                held.calls += 1
+                held.release.wait(100)
+                body = completion().partition(b"\r\n\r\n")[2]
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.base_url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.release.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def held() -> Iterator[HeldEndpoint]:
+    endpoint = HeldEndpoint()
+    yield endpoint
+    endpoint.close()
+
+
 def test_a_second_driver_of_a_run_is_refused_and_calls_nothing(
-    ledger_url: str, mock_endpoint: Callable[..., MockEndpoint], tmp_path: Path
+    ledger_url: str, held: HeldEndpoint, tmp_path: Path
 ) -> None:
-    slow = mock_endpoint(delay_ms=1500)
     file = write_requests(tmp_path / "one.jsonl", "driven", count=4)
-    first = start(run_arguments(ledger_url, file, slow), folder=tmp_path)
+    first = start(run_arguments(ledger_url, file, held.base_url), folder=tmp_path)
     deadline = time.monotonic() + 60
-    while slow.stats()["calls"] < 4 and time.monotonic() < deadline:
+    while held.calls < 4 and time.monotonic() < deadline:
         time.sleep(0.05)
     for arguments in (
         ["resume", "driven", str(file), "--ledger", ledger_url],
         ["abandon", "driven", "--reason", "test", "--ledger", ledger_url],
-        run_arguments(ledger_url, file, slow),
+        run_arguments(ledger_url, file, held.base_url),
     ):
         second = start(arguments, folder=tmp_path)
         _, err = second.communicate(timeout=60)
         assert second.returncode == 2, err.decode()
         assert b"being driven by" in err
         assert b"Traceback" not in err
+    held.release.set()
     _, err = first.communicate(timeout=60)
     assert first.returncode == 0, err.decode()
-    assert slow.stats()["calls"] == 4
+    assert held.calls == 4
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_stops_sending_records_what_is_in_flight_and_tells_how_to_resume(
     ledger_url: str, mock_endpoint: Callable[..., MockEndpoint], tmp_path: Path, name: str, code: int
 ) -> None:
-    endpoint = mock_endpoint(delay_ms=700)
+    endpoint = mock_endpoint(delay_ms=1500)
     file = write_requests(tmp_path / "stopped.jsonl", "stopped", count=40)
-    process = start(run_arguments(ledger_url, file, endpoint), folder=tmp_path)
+    process = start(run_arguments(ledger_url, file, endpoint.base_url), folder=tmp_path)
     deadline = time.monotonic() + 60
     while endpoint.stats()["calls"] < 8 and time.monotonic() < deadline:
         time.sleep(0.02)
