@@ -44,7 +44,7 @@ def statement(change: Change, mark: str) -> str:
     if change.kind == "delete":
         return f"DELETE FROM {change.table} WHERE {where}"  # noqa: S608 - names from our own declarations
     if change.kind == "insert":
-        columns = insert_columns(change)
+        columns = columns_of(change)
         marks = ", ".join([mark] * len(columns))
         return f"INSERT INTO {change.table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
     assigned = [f"{column} = {mark}" for column in change.sets]
@@ -52,8 +52,18 @@ def statement(change: Change, mark: str) -> str:
     return f"UPDATE {change.table} SET {', '.join(assigned)} WHERE {where}"  # noqa: S608
 
 
-def insert_columns(change: Change) -> tuple[str, ...]:
-    """The columns of an insert, in the order of its values."""
+@lru_cache(maxsize=256)
+def bulk_update(change: Change) -> str:
+    """Postgres: an update of many rows, each once, given as one JSON array of objects."""
+    assigned = [f"{column} = v.{column}" for column in change.sets]
+    assigned += [f"{column} = coalesce(t.{column}, v.{column})" for column in change.sets_if_null]
+    where = " AND ".join(f"t.{column} = v.{column}" for column in change.key)
+    rows = f"json_populate_recordset(NULL::{change.table}, %s::json)"
+    return f"UPDATE {change.table} AS t SET {', '.join(assigned)} FROM {rows} AS v WHERE {where}"  # noqa: S608
+
+
+def columns_of(change: Change) -> tuple[str, ...]:
+    """The columns of a change, in the order of its values."""
     return (*change.sets, *change.sets_if_null, *change.key)
 
 
@@ -61,8 +71,8 @@ def in_bulk(changes: Iterable[RowChange]) -> list[tuple[Change, list[tuple[Any, 
     """Group changes by their statement so that each can be run once for many rows.
 
     The outcome is that of running them one by one: a change joins an earlier group of its shape
-    only where no later group has touched its row, and nothing passes a delete, whose key may
-    cover many rows.
+    only where neither that group nor a later one has touched its row, so that a group names each
+    row once; and nothing passes a delete, whose key may cover many rows.
     """
     groups: list[tuple[Change, list[tuple[Any, ...]]]] = []
     latest: dict[int, int] = {}  # shape (by identity: hashing it costs more than a group too many) -> its last group
@@ -76,7 +86,7 @@ def in_bulk(changes: Iterable[RowChange]) -> list[tuple[Change, list[tuple[Any, 
             continue
         row = (table, *values[-len(key) :])
         at = latest.get(id(change), -1)
-        if at < 0 or at < touched.get(row, at):
+        if at <= touched.get(row, -1):
             at = latest[id(change)] = len(groups)
             groups.append((change, []))
         groups[at][1].append(values)

@@ -67,14 +67,15 @@ class Planner:
         )
 
     def _add(self, batch: Batch) -> list[Receipt]:
-        for event in batch.events:
+        events = batch.events
+        for event in events:
             check(event)
-        before = self._receipts_of_known(batch.events)
+        before = self._receipts_of_known(events)
         if before is not None:
             return before
         self._check_expected(batch.expected)
         versions: dict[Stream, int] = {}
-        placed = [self._place(offset, event, versions) for offset, event in enumerate(batch.events)]
+        placed = self._place(events, versions)
         changes = self._fold_all(placed)
         erased = self._erasures(placed)
         # Nothing may fail from here on.
@@ -82,7 +83,8 @@ class Planner:
         self.rows.changes.extend(changes)
         self.rows.redactions.extend(erased)
         self._erasable.difference_update(position for position, _ in erased)
-        return [self._write(event, at) for event, at in zip(batch.events, placed, strict=True)]
+        commitments = self._write_contents(events)
+        return list(map(self._write_event, events, placed, commitments))
 
     # --- may it be appended? ---------------------------------------------------------------
 
@@ -116,32 +118,24 @@ class Planner:
             if not holds(expected, actual):
                 raise VersionConflict(run_id, request_id, expected, actual)
 
-    def _place(self, offset: int, event: NewEvent, versions: dict[Stream, int]) -> Event:
-        position = self._frontier.size + 1 + offset
-        if (event.type == FIRST_TYPE) != (position == 1):
-            raise InvalidEvent(f"{event.type} cannot stand at position {position}: a ledger begins with {FIRST_TYPE}")
-        run_id, request_id = event.run_id, event.request_id
-        run_version = versions[run_id, None] = self._next(run_id, None, versions)
-        request_version = None
-        if request_id is not None:
-            request_version = versions[run_id, request_id] = self._next(run_id, request_id, versions)
-        return Event(
-            position,
-            event.event_id,
-            event.type,
-            event.schema,
-            run_id,
-            run_version,
-            request_id,
-            request_version,
-            self._time,
-            upcast(event.type, event.schema, event.payload),
-        )
-
-    def _next(self, run_id: str, request_id: str | None, versions: dict[Stream, int]) -> int:
-        stream = (run_id, request_id)
-        version = versions.get(stream)
-        return (self.versions[stream] if version is None else version) + 1
+    def _place(self, events: Sequence[NewEvent], versions: dict[Stream, int]) -> list[Event]:
+        """The events as they will stand in the log; their streams' new versions go into ``versions``."""
+        placed = []
+        known, time, position = self.versions, self._time, self._frontier.size
+        for event in events:
+            position += 1
+            type_, run_id, request_id = event.type, event.run_id, event.request_id
+            if (type_ == FIRST_TYPE) != (position == 1):
+                raise InvalidEvent(f"{type_} cannot stand at position {position}: a ledger begins with {FIRST_TYPE}")
+            run, request = (run_id, None), (run_id, request_id)
+            run_version = versions[run] = (versions.get(run) or known[run]) + 1
+            request_version = None
+            if request_id is not None:
+                request_version = versions[request] = (versions.get(request) or known[request]) + 1
+            payload = upcast(type_, event.schema, event.payload)
+            stands = (position, event.event_id, type_, event.schema, run_id, run_version, request_id, request_version)
+            placed.append(Event(*stands, time, payload))
+        return placed
 
     def _fold_all(self, placed: Sequence[Event]) -> list[RowChange]:
         changes: list[RowChange] = []
@@ -168,40 +162,36 @@ class Planner:
 
     # --- rows ------------------------------------------------------------------------------
 
-    def _write(self, event: NewEvent, at: Event) -> Receipt:
-        position, event_id, type_, _, run_id, run_version, request_id, request_version, time, _ = at
-        committed = None if event.content is None else self._write_content(position, event.content, event.salt)
+    def _write_contents(self, events: Sequence[NewEvent]) -> list[str | None]:
+        """Write the rows of ``contents``; give each event's commitment."""
+        fresh = sum(event.content is not None and event.salt is None for event in events)
+        entropy = memoryview(self._entropy(SALT_BYTES * fresh))  # one system call for many salts
+        used = 0
+        commitments: list[str | None] = []
+        for position, event in enumerate(events, self._frontier.size + 1):
+            content, salt = event.content, event.salt
+            if content is None:
+                commitments.append(None)
+                continue
+            if salt is None:
+                salt = bytes(entropy[used : used + SALT_BYTES])
+                used += SALT_BYTES
+            self.rows.contents.append((position, salt, *encode_content(content)))
+            commitments.append(sha256(b"\x02" + salt + content).hexdigest())
+        return commitments
+
+    def _write_event(self, event: NewEvent, at: Event, committed: str | None) -> Receipt:
+        position, event_id, type_, schema, run_id, run_version, request_id, request_version, time, _ = at
         digest = sha256(event.payload_json).hexdigest()
-        envelope = self._envelope(
-            position,
-            event_id,
-            type_,
-            event.schema,
-            run_id,
-            run_version,
-            request_id,
-            request_version,
-            time,
-            digest,
-            committed,
-        )
-        leaf = sha256(b"\x00" + envelope).digest()
-        row: EventRow = (
-            *(position, event_id, type_, event.schema, run_id, run_version, request_id, request_version, time),
-            *(event.payload_json.decode("utf-8"), digest, committed, leaf),
-        )
-        self.rows.events.append(row)
-        self.rows.nodes.extend(self._frontier.append(leaf))
+        facts = (position, event_id, type_, schema, run_id, run_version, request_id, request_version, time)
+        leaf = sha256(b"\x00" + self._envelope(*facts, digest, committed)).digest()
+        self.rows.events.append((*facts, event.payload_json.decode(), digest, committed, leaf))
+        completed = self._frontier.append(leaf)
+        if completed:
+            self.rows.nodes.extend(completed)
         receipt = Receipt(position, event_id, run_version, request_version, time)
         self._planned[event_id] = (event, receipt)
         return receipt
-
-    def _write_content(self, position: int, content: bytes, salt: bytes | None) -> str:
-        if salt is None:
-            salt = self._entropy(SALT_BYTES)
-        encoding, body = encode_content(content)
-        self.rows.contents.append((position, salt, encoding, body))
-        return commitment(salt, content)
 
 
 def _facts(event: NewEvent) -> tuple[object, ...]:

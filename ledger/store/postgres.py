@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, Literal, cast
 
+import orjson
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import Buffer
@@ -32,7 +33,7 @@ from ledger.store.backend import (
     head_row,
     insert_sql,
 )
-from ledger.store.changes import Change, RowChange, in_bulk, insert_columns, statement
+from ledger.store.changes import Change, RowChange, bulk_update, columns_of, in_bulk, statement
 from ledger.store.errors import (
     ConnectionLost,
     LedgerBusy,
@@ -69,11 +70,11 @@ SET TIME ZONE 'UTC'; SET datestyle = 'ISO'; SET client_min_messages = warning;
 SET default_transaction_read_only = on
 """
 # A writer only ever looks rows up by key. Plans made while the tables were tiny must not scan them
-# once they are large, so every plan but look-ups is ruled out. Durability is not left to the role's
+# once they are large, so every plan but look-ups is ruled out (see ``_own_connection``, too). Durability is not left to the role's
 # settings, and a writer that hangs does not hold the head for ever.
 _WRITER: Final = f"""
 SET default_transaction_read_only = off; SET enable_seqscan = off; SET enable_hashjoin = off;
-SET enable_mergejoin = off; SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '60s';
+SET enable_mergejoin = off; SET jit = off; SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '60s';
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
 """
 
@@ -230,6 +231,8 @@ class PostgresBackend:
         with translated(self.place):
             connection = self.engine.raw_connection()
             connection.detach()  # closing it then closes the session, and its settings and locks with it
+            # Nothing is prepared: a plan kept from when the tables were tiny may go by the wrong index.
+            _driver(connection).prepare_threshold = None
             return connection
 
     def begin(self, event_ids: Sequence[str], streams: Sequence[Stream]) -> Opening:
@@ -303,11 +306,16 @@ class PostgresBackend:
         for copied, groups in groupby(in_bulk(changes), key=_is_copied):
             if copied:
                 for change, values in groups:
-                    self._copy(change.table, insert_columns(change), values)
+                    self._copy(change.table, columns_of(change), values)
                 continue
             with self.connection.pipeline(), self.connection.cursor() as cursor:
                 for change, values in groups:
-                    cursor.executemany(statement(change, "%s"), values)
+                    if change.kind == "update":
+                        columns = columns_of(change)
+                        objects = [dict(zip(columns, row, strict=True)) for row in values]
+                        cursor.execute(bulk_update(change), (orjson.dumps(objects).decode(),))
+                    else:
+                        cursor.executemany(statement(change, "%s"), values)
 
     def execute(self, sql: str, params: Params = NO_PARAMS) -> None:
         with translated(self.place):

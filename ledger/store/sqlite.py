@@ -44,7 +44,7 @@ from ledger.store.errors import (
 from ledger.store.lock import file_lock, local_lock
 from ledger.store.mounts import read_mounts, unsafe_filesystem
 from ledger.store.place import Dialect, Place
-from ledger.store.records import Checkpoint, Head, Rows, Stream
+from ledger.store.records import Checkpoint, Head, Known, Rows, Stream
 
 # FULL, not NORMAL: with WAL, NORMAL loses the last commits when the power fails.
 # secure_delete: erased content is overwritten. recursive_triggers: a REPLACE fires delete triggers too.
@@ -52,7 +52,9 @@ _WRITER_PRAGMAS: Final = (
     *("synchronous = FULL", "secure_delete = ON", "recursive_triggers = ON", "trusted_schema = OFF"),
     *("cell_size_check = ON", "cache_size = -32000", "temp_store = MEMORY"),
 )
-_READER_PRAGMAS: Final = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "cache_size = -16000")
+# Not trusted_schema = OFF: before 3.41 SQLite then refuses json_extract in a view, which `results` uses. No function of
+# our own is registered and extensions cannot be loaded, so a doctored schema has nothing harmful to call.
+_READER_PRAGMAS: Final = ("query_only = ON", "cell_size_check = ON", "cache_size = -16000")
 _STREAM_ROWS: Final = 1000
 
 _KNOWN_SQL: Final = f"""
@@ -237,8 +239,13 @@ class SqliteBackend:
             if row is None:
                 raise LedgerMalformed(f"{self.place.shown}: the ledger has no head")
             now = datetime.now(UTC)
-            known = as_known(connection.execute(_KNOWN_SQL, (_json(event_ids),)).fetchall())
-            return Opening(as_head(row), now, known, self.versions(streams))
+            return Opening(as_head(row), now, self._known(event_ids), self.versions(streams))
+
+    def _known(self, event_ids: Sequence[str]) -> dict[str, Known]:
+        # Ids begin with their time, so most are larger than all that are there, and so are new.
+        (largest,) = self.connection.execute("SELECT max(event_id) FROM events").fetchone()
+        possible = [event_id for event_id in event_ids if largest is not None and event_id <= largest]
+        return as_known(self.connection.execute(_KNOWN_SQL, (_json(possible),)).fetchall()) if possible else {}
 
     def versions(self, streams: Sequence[Stream]) -> dict[Stream, int]:
         runs = [run_id for run_id, request_id in streams if request_id is None]

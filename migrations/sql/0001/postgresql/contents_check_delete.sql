@@ -2,7 +2,7 @@ CREATE FUNCTION ledger_contents_check_delete() RETURNS trigger LANGUAGE plpgsql
   -- pg_temp last: a temporary table must not pass for one of ours. Look-ups only: a plan made while
   -- the tables were tiny is kept, and must not scan them once they are large.
   SET search_path = @schema@, pg_temp
-  SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 BEGIN
   IF EXISTS (

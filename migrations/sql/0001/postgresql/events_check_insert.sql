@@ -3,7 +3,7 @@ CREATE FUNCTION ledger_events_check_insert() RETURNS trigger LANGUAGE plpgsql
   -- pg_temp last: a temporary table must not pass for one of ours. Look-ups only: a plan made while
   -- the tables were tiny is kept, and must not scan them once they are large.
   SET search_path = @schema@, pg_temp
-  SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE
   low bigint;
