@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -70,6 +71,22 @@ def test_tables_kept_inline_equal_a_fresh_fold_and_their_counts_the_reports(told
         assert made["results"] == sum(1 for _ in results(told_either, run_id))
         said = counts_told(story(Random(seed), run_id=run_id))
         assert said is None or said == asked
+
+
+def test_the_view_of_results_says_what_the_results_say(told_either: Store) -> None:
+    facts = ("request_id", "incident_id", "error", "first_error", "retry_used", "fallback_used", "trace_complete")
+    output = ("risk_level", "requires_human_approval", "blocked_by_policy", "proposed_action")
+    sql = f"SELECT {', '.join((*facts, *output))}, action_plan FROM results WHERE run_id = :run_id ORDER BY line"
+    for seed in range(RUNS):
+        run_id = f"run-{seed}"
+        viewed = [(*row, json.loads(plan)) for *row, plan in told_either.rows(sql, {"run_id": run_id})]
+        assert viewed == [
+            (
+                *(result[name] for name in facts),
+                *(result["model_output"][name] for name in (*output, "action_plan")),
+            )
+            for result in results(told_either, run_id)
+        ]
 
 
 def test_counts_of_a_run_that_is_not_there_are_zero(store: Store) -> None:
