@@ -45,6 +45,7 @@ _MEDIA: Final = (
     b"\x00\x00\x01\x00",
 )
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_NO_CONTROL_BYTES: Final = bytes([*range(9, 14), *range(32, 127), *range(128, 256)])
 _PRINTABLE_RUNS: Final = re.compile(r"[ -~]{4,}")
 
 
@@ -72,7 +73,8 @@ def runs_in(text: str) -> list[str]:
 
 def wrapped_runs(text: str) -> list[str]:
     """Three pieces or more of one length (the last may be shorter), put together, as wrapped base64 has them."""
-    if len(text) < SHORTEST_RUN or len(pieces := text.split()) < 3:
+    pieces = text.split()
+    if len(pieces) < 3:
         return []
     found, start = [], 0
     for index in range(1, len(pieces) + 1):
@@ -157,7 +159,8 @@ def _encodings(data: bytes) -> tuple[str, ...]:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return ("utf-16",)
     if b"\x00" not in data[:64]:
-        return ("utf-8-sig",)
+        # Most runs are no encoding: their bytes have control characters, and need no closer look.
+        return () if data.translate(None, _NO_CONTROL_BYTES) else ("utf-8-sig",)
     return ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 
 
@@ -268,7 +271,7 @@ _SPACED_OUT: Final = re.compile(r"(?<![^\W_])(?:[a-zA-Z0-9][ \t._\-*|]{1,3}){5,}
 _SPACER: Final = re.compile(r"[ \t._\-*|]{1,3}")
 _PERCENT: Final = re.compile(r"%[0-9a-fA-F]{2}")
 _ENTITY: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,24});")
-_ESCAPE: Final = re.compile(r"\\+(?:u\{?([0-9a-fA-F]{4,6})\}?|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8}))")
+_ESCAPE: Final = re.compile(r"(?<!\\)\\++(?:u\{?([0-9a-fA-F]{4,6})\}?|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8}))")
 _TAGS: Final = re.compile("[\U000e0020-\U000e007e]+")
 _SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}")
 
@@ -285,13 +288,15 @@ def is_escaped(text: str) -> bool:
 
 
 def unescaped(text: str) -> Iterator[str]:
-    """Other readings of ``text``: escapes resolved, letters written apart put together, hidden text."""
-    if "%" in text and _PERCENT.search(text):
-        yield unquote(text, errors="replace")
-    if "&" in text and _ENTITY.search(text):
-        yield html.unescape(text)
-    if "\\" in text and _ESCAPE.search(text):
-        yield _ESCAPE.sub(_escaped_character, text)
+    """Other readings of ``text``: escapes undone, letters written apart put together, hidden text."""
+    # One reading for all kinds of escapes: one each would branch at every layer.
+    plain = unquote(text, errors="replace") if "%" in text and _PERCENT.search(text) else text
+    plain = html.unescape(plain) if "&" in plain and _ENTITY.search(plain) else plain
+    if "\\" in plain:
+        plain = _ESCAPE.sub(_escaped_character, plain)
+        plain = plain.replace('\\"', '"').replace("\\\\", "\\")  # JSON quoted once more than the text tells
+    if plain != text:
+        yield plain
     spaced = _SPACED_OUT.sub(lambda found: _SPACER.sub("", found[0]), text)
     if spaced != text:
         yield spaced

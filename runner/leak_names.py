@@ -21,7 +21,9 @@ from runner.leak_rules import (
     LOOK_ALIKE_DIGITS,
     LOOK_ALIKE_LETTERS,
     NOT_INSIDE_AFTER,
+    PHRASE_STEMS,
     PHRASES,
+    WHOLE_NAME_AFFIXES,
     WHOLE_NAMES,
     WHOLE_NAMES_IN_TEXT,
     Names,
@@ -125,14 +127,21 @@ def _alternatives(patterns: Iterable[str]) -> str:
 
 
 _LINK: Final = r"_?(?:(?:for|of)_?)?(?:the_?)?"
-_AFFIX: Final = rf"(?:{_alternatives(sorted(AFFIXES, key=len, reverse=True))}s?|[0-9]{{1,8}})"
+
+
+def _affix(words: Iterable[str]) -> str:
+    return rf"(?:{_alternatives(sorted(words, key=len, reverse=True))}s?|[0-9]{{1,8}})"
+
+
+_AFFIX: Final = _affix(AFFIXES)
+_WHOLE_AFFIX: Final = _affix(WHOLE_NAME_AFFIXES)
 _SEPARATED: Final = re.compile(rf"(?<![a-z]){_any_names('_?', '_?', _LINK)}(?![a-z])")
 _INSIDE: Final = re.compile(
     "".join(f"(?<!{stop})" for stop in NOT_INSIDE_AFTER) + rf"{_any_names('', '', '')}(?:{_AFFIX}){{0,3}}(?![a-z])"
 )
 _ROUND: Final = re.compile(rf"_?(?:{_AFFIX}(?:_|\Z)?)*+_?\Z")
 _WHOLE: Final = re.compile(
-    rf"_?(?:{_AFFIX}_)*+{_words(WHOLE_NAMES, '_?', '_?')}(?:_?{_AFFIX}(?![a-z]))*+_?\Z",
+    rf"_?(?:{_WHOLE_AFFIX}_)*+{_words(WHOLE_NAMES, '_?', '_?')}(?:_?{_WHOLE_AFFIX}(?![a-z]))*+_?\Z",
 )
 _SOFT: Final = re.compile(rf"(?<![a-z]){_any_names('_?', '_?', _LINK, in_text='joined')}(?![a-z])")
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -249,17 +258,17 @@ def skeleton(folded: str) -> bytes:
 
 
 def _stems() -> tuple[list[bytes], list[tuple[bytes, tuple[bytes, ...]]]]:
-    """(stems, (first word, the whole names with it)): some stem is in every text with a label's name."""
+    """(stems, (stem, whole names that hold it)): one is in every text with a label's name or a phrase."""
     stems = {skeleton(word) for names in LABEL_NAMES if names.stem == "first" for word in names.first}
-    stems |= {skeleton(word) for word in WHOLE_NAMES}
-    whole = [
-        (skeleton(word), tuple(map(skeleton, _whole_stems(names, word))))
-        for names in LABEL_NAMES
-        if names.stem == "whole"
-        for word in names.first
-    ]
-    stems |= set(map(skeleton, PHRASES))
-    return sorted(stem for stem in stems if not any(other in stem for other in stems - {stem})), whole
+    stems |= set(map(skeleton, (*WHOLE_NAMES, *PHRASE_STEMS)))
+    words = {skeleton(word) for names in LABEL_NAMES if names.stem == "whole" for word in names.first}
+    whole: dict[bytes, set[bytes]] = {}
+    for names in LABEL_NAMES:
+        for word in names.first if names.stem == "whole" else ():
+            shortest = min((other for other in words if other in skeleton(word)), key=len)
+            whole.setdefault(shortest, set()).update(map(skeleton, _whole_stems(names, word)))
+    least = sorted(stem for stem in stems if not any(other in stem for other in stems - {stem}))
+    return least, [(word, tuple(sorted(names))) for word, names in sorted(whole.items())]
 
 
 def _whole_stems(names: Names, first: str) -> Iterator[str]:

@@ -111,11 +111,25 @@ AFFIXES: Final = (
 )
 """What may stand round a label's name and still be nothing but that name."""
 
+WHOLE_NAME_AFFIXES: Final = (
+    *("my", "our", "the", "is", "test", "dev", "hidden", "secret", "private", "final", "raw", "x", "v", "data", "item"),
+)
+"""What may stand round one of ``WHOLE_NAMES``."""
+
 ALLOWED_NAMES: Final = (
     *("label", "labels", "label_selector", "matchLabels", "source_labels", "target_label", "commonLabels"),
     *("groupLabels", "anomaly_score", "health_score", "score", "status", "target", "expected_replicas"),
     *("expected_value", "expected_status", "expected_response_time", "expected_resolution_time", "goldfish_cluster"),
-    *("gold_tier", "golden_signals", "evaluation_interval", "unexpected_action", "ground_floor", "is_labelled"),
+    *(
+        "gold_tier",
+        "golden_signals",
+        "golden_path",
+        "correct_version",
+        "evaluation_interval",
+        "unexpected_action",
+        "ground_floor",
+        "is_labelled",
+    ),
     *("target_cluster", "resolution", "root_cause", "remediation", "runbook_url", "outcome", "verdict", "reference"),
 )
 """Names of ordinary incident data that were thought of and pass."""
@@ -129,9 +143,21 @@ PHRASES: Final = (
     *("the judge expects", "the evaluation expects", "the rubric requires", "the rubric expects"),
     *("to get full marks", "for full marks", "for full credit", "to pass the evaluation", "to pass this evaluation"),
     *("the solution to this incident is", "the fix for this incident is", "the answer to this incident is"),
-    *("the answer for this incident is", "the action that was expected is", "what the answer should have been"),
+    *("the answer for this incident is", "the action that was expected is"),
 )
 """Text that gives the answer away, beside every label's name followed by ``is``."""
+
+PHRASE_STEMS: Final = (
+    "correct",
+    "grader",
+    "evaluat",
+    "judge",
+    "rubric",
+    "full marks",
+    "full credit",
+    "this incident is",
+)
+"""One of these is in each phrase that holds no label's name; ``stem`` above says what for."""
 
 PAIR_NAMES: Final = (
     "name",
@@ -203,9 +229,10 @@ def rule_table() -> str:
         cells = (names.first, names.second, (names.in_text,), names.unless)
         lines.append("| " + " | ".join(", ".join(cell) or "-" for cell in cells) + " |")
     for title, words in (
-        ("Labels only as a whole name", WHOLE_NAMES),
         ("Phrases", PHRASES),
-        ("May stand round a label's name", AFFIXES),
+        ("Labels only as a whole name", WHOLE_NAMES),
+        ("May stand round those", WHOLE_NAME_AFFIXES),
+        ("May stand round a label's name in a path that is shown", AFFIXES),
         ("Thought of, and pass", ALLOWED_NAMES),
     ):
         lines += ["", f"{title}: " + ", ".join(f"`{word}`" for word in words) + "."]

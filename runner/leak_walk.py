@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from ledger.events import Finding
@@ -73,10 +73,18 @@ class Ids:
     """The incident's own ids, as they are sought in examples."""
 
     def __init__(self, ids: Iterable[str]) -> None:
-        self._whole: Final = frozenset(fold(i) for i in ids if i)
+        self._ids: Final = ids
+
+    @cached_property
+    def _whole(self) -> frozenset[str]:
+        return frozenset(fold(i) for i in self._ids if i)
+
+    @cached_property
+    def _inside(self) -> re.Pattern[str] | None:
+        # Made only where a request holds an example: most hold none.
         parts = [re.escape(i) for i in sorted(self._whole) if len(i) >= _SHORTEST_ID_IN_TEXT]
         before, after = r"(?<![a-z0-9])(?<![a-z0-9][._@-])", r"(?![a-z0-9])(?![._@-][a-z0-9])"
-        self._inside: Final = re.compile(f"{before}(?:{'|'.join(parts)}){after}") if parts else None
+        return re.compile(f"{before}(?:{'|'.join(parts)}){after}") if parts else None
 
     def is_in_example(self, key: str, folded: str) -> bool:
         """Whether a value in an example is or holds one of the ids. A short id counts under an id's key."""
@@ -86,7 +94,7 @@ class Ids:
 
     def is_in_example_text(self, folded: str) -> bool:
         """Whether running text holds an example with one of the ids and an answer to it."""
-        if self._inside is None or "example" not in folded:
+        if "example" not in folded or self._inside is None:
             return False
         for found in self._inside.finditer(folded):
             before = folded[max(0, found.start() - 200) : found.start()]

@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 
 from ledger.events import Finding
-from runner.leak_decode import LONGEST_CACHED_RUN, is_escaped, reveal, runs_in, wrapped_runs
+from runner.leak_decode import LONGEST_CACHED_RUN, SHORTEST_RUN, is_escaped, reveal, runs_in, wrapped_runs
 from runner.leak_names import fold, may_hold_answer, may_hold_example, may_hold_label, skeleton
 from runner.leak_rules import (
     LEAK_RULES_VERSION,
@@ -35,6 +35,8 @@ from runner.leak_walk import NO_IDS, Ids, Place, Scan
 __all__ = ["LEAK_RULES_VERSION", "Finding", "scan_body", "scan_request"]
 
 _LONGEST_CACHED: Final = 65_536
+_SHORTEST_STRONG_NAME: Final = 7
+"""Letters of the shortest label's name that counts within other bytes."""
 
 
 def scan_request(
@@ -141,7 +143,8 @@ def _request_stirs(members: Mapping[str, Any]) -> bool:
         bound.append(key)
         if not _collect(value, free if key in MAY_SPEAK_OF_CONTRACT else bound):
             return True
-    if any(reveals for text in bound + free for reveals in map(_run_stirs, wrapped_runs(text))):
+    long = [text for text in bound + free if len(text) >= SHORTEST_RUN]
+    if any(_run_stirs(run) for text in long for run in wrapped_runs(text)):
         return True
     text = "\n".join(bound)
     bones = skeleton(fold(text))
@@ -191,7 +194,9 @@ def _run_stirs(run: str) -> bool:
 
 def _reveals(run: str) -> bool:
     hidden = reveal(run)
-    return hidden.text is not None or hidden.opaque or hidden.cut or may_hold_label(skeleton(hidden.names))
+    if hidden.text is not None or hidden.opaque or hidden.cut:
+        return True
+    return len(hidden.names) >= _SHORTEST_STRONG_NAME and may_hold_label(skeleton(hidden.names))
 
 
 _short_run_stirs: Final = lru_cache(maxsize=16384)(_reveals)
