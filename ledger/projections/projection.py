@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from pydantic import ValidationError
 
@@ -27,6 +27,16 @@ class Projection(Protocol):
 
     def fold(self, event: Event | Unreadable) -> None:
         """Take the next event."""
+
+
+_P = TypeVar("_P", bound=Projection)
+
+
+def fold_all(projection: _P, events: Iterable[Event | Unreadable]) -> _P:
+    """The projection, once it has taken all of the events."""
+    for event in events:
+        projection.fold(event)
+    return projection
 
 
 class Pass(NamedTuple):
@@ -103,8 +113,6 @@ def position_at(store: Store, moment: datetime) -> int:
     while low < high:
         middle = (low + high + 1) // 2
         (recorded_at,) = next(iter(store.rows(_TIME_SQL, {"position": middle})))
-        if isinstance(recorded_at, datetime):
-            recorded_at = format_time(recorded_at)
         low, high = (middle, high) if recorded_at <= wanted else (low, middle - 1)
     return low
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 from ledger.events import AFTER_TERMINAL_TYPES, TERMINAL_TYPES, Event
 from ledger.projections.calls import CallTotals
 from ledger.projections.counts import Outcomes, Pending
-from ledger.projections.projection import find_pass, pass_events, resolve_as_of
+from ledger.projections.projection import find_pass, fold_all, pass_events, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
 
@@ -128,9 +128,8 @@ def report(store: Store, run_id: str, as_of: int | str | None = None) -> dict[st
     Raises ``RunNotFound`` where the run had not started by then, ``ValueError`` for an ``as_of``
     that is neither.
     """
-    fold = ReportFold(run_id)
-    for event in pass_events(store, find_pass(store, run_id, resolve_as_of(store, as_of))):
-        fold.fold(event)
+    of = find_pass(store, run_id, resolve_as_of(store, as_of))
+    fold = fold_all(ReportFold(run_id), pass_events(store, of))
     return fold.finish(store.root_at(fold.position))
 
 

@@ -52,7 +52,7 @@ _WRITER_PRAGMAS: Final = (
     *("synchronous = FULL", "secure_delete = ON", "recursive_triggers = ON", "trusted_schema = OFF"),
     *("cell_size_check = ON", "cache_size = -32000", "temp_store = MEMORY"),
 )
-# Not trusted_schema = OFF: before 3.41 SQLite then refuses json_extract in a view, which `results` uses. No function of
+# Not trusted_schema = OFF: SQLite (seen with 3.40) then refuses json_extract in a view, as in `results`. No function of
 # our own is registered and extensions cannot be loaded, so a doctored schema has nothing harmful to call.
 _READER_PRAGMAS: Final = ("query_only = ON", "cell_size_check = ON", "cache_size = -16000")
 _STREAM_ROWS: Final = 1000
