@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final
 
-from commands._failures import Refused
+from commands._failures import UNAVAILABLE, Refused
 from commands._ledger import typed_again
 from commands._options import STDIN
 from commands._output import ReaderGone, say, write_data
@@ -19,7 +19,7 @@ from commands._session import Session
 from commands._summary import counts_line, exit_code, gate_lines, usable_line
 from ledger.projections.report import report as make_report
 from ledger.render import report_json
-from ledger.store import Store
+from ledger.store import LedgerError, Store
 from runner.plan import Fault, Faults, Progress, RunOutcome
 from runner.stop import Signal, StopSignal
 
@@ -43,7 +43,13 @@ def opened_lines(name: str) -> Iterator[BinaryIO]:
 def drive(work: Drive) -> RunOutcome:
     """Drive a run to its end, or until Ctrl-C or SIGTERM; a second signal stops it at once."""
     with TerminalLine(sys.stderr) as line:
-        return asyncio.run(_listening(work, line.run))
+        try:
+            return asyncio.run(_listening(work, line.run))
+        except LedgerError as error:
+            if error.exit_code == UNAVAILABLE:
+                say("\nThe ledger failed. What was recorded until then stays: `replay-ledger runs` lists the run,")
+                say("and `replay-ledger resume RUN` goes on with it once this is mended.")
+            raise
 
 
 async def _listening(work: Drive, progress: Progress) -> RunOutcome:

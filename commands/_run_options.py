@@ -16,6 +16,7 @@ from commands._options import F, option
 from commands._types import DecimalNumber, Identifier, IdPair, LineRange
 from runner.settings import RunSettings
 from runner.strict_json import StrictJsonError, loads
+from runner.variants import UnknownVariant, variant_named
 
 NVIDIA_BASE_URL: Final = "https://integrate.api.nvidia.com/v1"
 DEFAULT_MODEL: Final = "nvidia/llama-3.3-nemotron-super-49b-v1.5"
@@ -55,6 +56,18 @@ PACE_OPTIONS: Final = (
     ),
     option("--rpm", type=click.IntRange(min=1), help="Calls a minute at most."),
 )
+
+
+class VariantName(click.ParamType[str]):
+    """A variant's id or profile, or ``baseline``; given on by the name that a run takes."""
+
+    name = "variant"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return variant_named(str(value)).override
+        except UnknownVariant as error:
+            self.fail(str(error), param, ctx)
 
 
 class JsonObject(click.ParamType[dict[str, Any]]):
@@ -146,9 +159,9 @@ POLICY_OPTIONS: Final = (
 NAMING_OPTIONS: Final = (
     option(
         "--variant",
-        type=Identifier(),
-        help="How the candidate is prompted, over what the file says: "
-        "nemo_nemotron_fabric__contract_tuned_v1 has a corrective second turn.",
+        type=VariantName(),
+        help="How the candidate is prompted, over what the file says: baseline, or "
+        "nemo_nemotron_fabric__contract_tuned_v1, which has a corrective second turn.",
     ),
     option("--run-id", type=Identifier(), help="The run's name, over what the file says."),
     option("--tag", "tags", type=IdPair(), multiple=True, metavar="NAME=VALUE", help="Recorded. May be repeated."),

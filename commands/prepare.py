@@ -13,6 +13,7 @@ from commands._click import Command
 from commands._failures import Refused
 from commands._options import option, out_option
 from commands._output import opened_out, say
+from commands._run_options import VariantName
 from commands._types import Identifier
 from runner.prepare import FORMATS, PrepareError, PrepareOptions, prepare_file
 
@@ -47,7 +48,7 @@ from runner.prepare import FORMATS, PrepareError, PrepareOptions, prepare_file
 @option("--label", "labels", multiple=True, metavar="COLUMN", help="This is an evaluation label. May be repeated.")
 @option("--labels-out", metavar="FILE", help="Where labels go; they never go into a request.")
 @out_option
-@option("--variant", type=Identifier(), help="How the candidate is to be prompted.")
+@option("--variant", type=VariantName(), help="How the candidate is to be prompted.")
 @option(
     "--candidate-id",
     type=Identifier(),

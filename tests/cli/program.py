@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.cli.preloaded import Preloaded
 
@@ -62,6 +65,19 @@ class Program:
         assert code >= 0, f"{words}: killed by signal {-code}: {ended.err}"
         return ended
 
+    def unprivileged(self, *words: object) -> Ended:
+        """Run from the entry point, bound by the modes of files even where the tests run as root."""
+        done = subprocess.run(
+            [*_as_anybody(), PROGRAM, *map(str, words)],
+            cwd=self.folder,
+            env=self._environment(None),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+
     def start(self, *words: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start it as a shell would, from its entry point; the caller waits for it."""
         return subprocess.Popen(
@@ -75,6 +91,16 @@ class Program:
 
     def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
         return clean_environment(self.variables | dict(extra or {}))
+
+
+def _as_anybody() -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        pytest.skip("root may read and write every file, and there is no setpriv")
+    dropped = "-dac_override,-dac_read_search"
+    return [setpriv, "--bounding-set", dropped, "--inh-caps", dropped]
 
 
 def request_line(number: int, **changes: Any) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
-from tests.cli.program import Program, request_line, write_requests
+from tests.cli.program import PROGRAM, Program, clean_environment, request_line, write_requests
 from tests.harness.mock_endpoint import MockEndpoint
 
 Against = Callable[..., MockEndpoint]
@@ -27,12 +28,12 @@ KEYLESS = ("--no-api-key", "--base-url", "http://127.0.0.1:9")
         (request_line(7, user_prompt=None), "user_prompt"),
         (request_line(7, incident_id="../etc"), "incident_id"),
         (request_line(7, metadata={"request_only": False, "not_replacement_evidence": True}), "request_only"),
-        (request_line(7, run_id="another"), "run_id"),
+        (request_line(7, candidate_id="another"), "candidate_id"),
         (request_line(7).replace("INC-7", "INC-\udcff"), None),
     ],
     ids=[
         *("broken-json", "duplicate-id", "unknown-type", "wrong-type", "missing-field", "odd-id", "no-promise"),
-        *("another-run", "not-utf-8"),
+        *("another-candidate", "not-utf-8"),
     ],
 )
 def test_a_bad_line_is_named_with_its_field_and_nothing_is_sent(
@@ -93,12 +94,11 @@ def test_a_file_that_is_missing_or_a_folder_is_named(program: Program, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_that_may_not_be_read_is_named(program: Program, three: Path) -> None:
     three.chmod(0)
-    ended = program("run", three, *KEYLESS)
+    ended = program.unprivileged("run", three, *KEYLESS)
     assert ended.code == 2
-    assert f"{three}: permission denied" in ended.err
+    assert ended.err == f"Error: {three}: permission denied\n"
 
 
 def test_the_name_of_a_file_does_not_act_on_the_terminal(program: Program) -> None:
@@ -206,8 +206,6 @@ def test_an_unreachable_database_ends_with_4_without_the_password(program: Progr
 
 @pytest.mark.postgresql
 def test_a_wrong_password_ends_with_4_without_the_password(program: Program, postgres_url: str) -> None:
-    from sqlalchemy import make_url
-
     url = make_url(postgres_url).set(username="nobody_here", password="hunter22")
     ended = program("runs", "--ledger", url.render_as_string(hide_password=False))
     assert ended.code == 4, ended.err
@@ -230,11 +228,13 @@ def test_a_newer_ledger_is_refused_naming_both_versions(program: Program, agains
 def test_a_read_only_ledger_is_read_but_not_written(program: Program, against: Against, three: Path) -> None:
     against()
     assert program("run", three, "--run-id", "r1").code == 0
-    if os.geteuid() == 0:
-        pytest.skip("root may write every file")
     (program.folder / "replay-ledger.db").chmod(0o444)
-    assert program("report", "r1").code == 0
-    ended = program("run", three, "--run-id", "r2")
+    program.folder.chmod(0o555)
+    try:
+        assert program.unprivileged("report", "r1").code == 0
+        ended = program.unprivileged("run", three, "--run-id", "r2")
+    finally:
+        program.folder.chmod(0o755)
     assert ended.code == 4
     assert "replay-ledger.db" in ended.err
 
@@ -278,10 +278,6 @@ def test_an_ambiguous_run_lists_the_candidates(program: Program, against: Agains
 
 
 def test_closed_standard_output_is_told(program: Program, against: Against, three: Path) -> None:
-    import subprocess
-
-    from tests.cli.program import PROGRAM, clean_environment
-
     against()
     assert program("run", three, "--run-id", "r1").code == 0
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -234,8 +235,6 @@ def test_the_body_of_a_dry_run_is_the_body_that_is_sent(program: Program, agains
     endpoint = against()
     dry = program("run", three, "--dry-run")
     program("run", three, "--limit", "1")
-    import hashlib
-
     assert [seen["sha256"] for seen in endpoint.requests()] == [hashlib.sha256(dry.out).hexdigest()]
 
 

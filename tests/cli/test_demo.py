@@ -1,0 +1,27 @@
+"""``demo``: the whole thing, without a key and without a network."""
+
+from __future__ import annotations
+
+from tests.cli.program import Program
+
+
+def test_the_demo_ends_as_scripted_in_a_folder_of_its_own(program: Program) -> None:
+    ended = program("demo", env={"REPLAY_LEDGER_LEDGER": "sqlite:///elsewhere.db"}, timeout=120)
+    assert ended.code == 0, ended.err
+    (folder,) = program.folder.iterdir()
+    assert folder.name.startswith("replay-ledger-demo-")
+    assert {"incidents.jsonl", "leaking.jsonl", "ledger.db"} <= {path.name for path in folder.iterdir()}
+    assert "SIMULATED" in ended.err
+    assert "calls counted by the endpoint: 0" in ended.err
+    for said in ("DEMO-1001", "Usable as evaluation: no", "INCOMPLETE"):
+        assert said in ended.text
+    url = f"sqlite:///{folder}/ledger.db"
+    assert program("report", "demo", "--ledger", url).json["requests"] == 34
+    assert program("verify", "--ledger", url).code == 3
+
+
+def test_the_demo_takes_no_folder_that_is_there(program: Program) -> None:
+    ended = program("demo", "--folder", ".")
+    assert ended.code == 2
+    assert "exists already" in ended.err
+    assert list(program.folder.iterdir()) == []
