@@ -267,7 +267,7 @@ def _embedded(text: str) -> Json:
 
 
 _JSON_START: Final = re.compile(r"""\{\s{0,64}"|\[\s{0,64}[\[{"]""")
-_SPACED_OUT: Final = re.compile(r"(?<![^\W_])(?:[a-zA-Z0-9][ \t._\-*|]{1,3}){5,}[a-zA-Z0-9](?![^\W_])")
+_SPACED_OUT: Final = re.compile(r"(?<![^\W_])(?:[a-z0-9][ \t._\-*|]{1,3}){5,}[a-z0-9](?![^\W_])")
 _SPACER: Final = re.compile(r"[ \t._\-*|]{1,3}")
 _PERCENT: Final = re.compile(r"%[0-9a-fA-F]{2}")
 _ENTITY: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,24});")
@@ -288,7 +288,7 @@ def is_escaped(text: str) -> bool:
 
 
 def unescaped(text: str) -> Iterator[str]:
-    """Other readings of ``text``: escapes undone, letters written apart put together, hidden text."""
+    """Other readings of ``text``: escapes undone, and text in characters that are not seen."""
     # One reading for all kinds of escapes: one each would branch at every layer.
     plain = unquote(text, errors="replace") if "%" in text and _PERCENT.search(text) else text
     plain = html.unescape(plain) if "&" in plain and _ENTITY.search(plain) else plain
@@ -297,14 +297,16 @@ def unescaped(text: str) -> Iterator[str]:
         plain = plain.replace('\\"', '"').replace("\\\\", "\\")  # JSON quoted once more than the text tells
     if plain != text:
         yield plain
-    spaced = _SPACED_OUT.sub(lambda found: _SPACER.sub("", found[0]), text)
-    if spaced != text:
-        yield spaced
     if not text.isascii():
         for found in _TAGS.finditer(text):
             yield "".join(chr(ord(c) - 0xE0000) for c in found[0])
         for found in _SELECTORS.finditer(text):
             yield bytes(_selector_byte(ord(c)) for c in found[0]).decode("utf-8", "replace")
+
+
+def letters_put_together(folded: str) -> str:
+    """Folded text with words whose letters were written apart (``g o l d``) as words."""
+    return _SPACED_OUT.sub(lambda found: _SPACER.sub("", found[0]), folded)
 
 
 def _escaped_character(found: re.Match[str]) -> str:

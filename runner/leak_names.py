@@ -284,10 +284,17 @@ _EXAMPLE_STEMS: Final = tuple(skeleton(word) for word in EXAMPLE_WORDS)
 
 def may_hold_label(bones: bytes) -> bool:
     """Whether text of this skeleton can hold a label's name or a phrase. False is certain."""
+    return _short_may_hold_label(bones) if len(bones) <= MAX_NAME_CHARS else _may_hold_label(bones)
+
+
+def _may_hold_label(bones: bytes) -> bool:
     for stem in _STEMS:
         if stem in bones:
             return True
     return any(first in bones and any(name in bones for name in names) for first, names in _WHOLE_STEMS)
+
+
+_short_may_hold_label: Final = lru_cache(maxsize=8192)(_may_hold_label)
 
 
 def may_hold_answer(bones: bytes) -> bool:

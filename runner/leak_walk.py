@@ -12,7 +12,16 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from ledger.events import Finding
-from runner.leak_decode import SHORTEST_RUN, Members, json_in, reveal, runs_in, unescaped, wrapped_runs
+from runner.leak_decode import (
+    SHORTEST_RUN,
+    Members,
+    json_in,
+    letters_put_together,
+    reveal,
+    runs_in,
+    unescaped,
+    wrapped_runs,
+)
 from runner.leak_names import (
     ANSWER_PHRASE,
     LABEL_TEXT,
@@ -226,14 +235,18 @@ class Scan:
             return []
         if len(text) < _SHORTEST_TEXT:
             return []
-        if len(text) <= MAX_NAME_CHARS and self._is_label(text, place):
+        bones = skeleton(folded)
+        if len(text) <= MAX_NAME_CHARS and may_hold_label(bones) and self._is_label(text, place):
             return []
         found = json_in(text)
         if found.too_deep:
             self.add("nested_too_deep", place.path)
         within = self._unfold(found.values, len(text), place)
+        if found.values and not found.whole:
+            folded = fold(found.rest)
+            bones = skeleton(folded)
         if not found.whole:
-            self._text(fold(found.rest) if found.values else folded, place)
+            self._text(folded, bones, place)
             within += self._readings(found.rest, place)
         return within
 
@@ -244,11 +257,11 @@ class Scan:
         self.add("label_value", place.path)
         return True
 
-    def _text(self, folded: str, place: Place) -> None:
-        """Judge running text, folded."""
-        bones = skeleton(folded)
+    def _text(self, folded: str, bones: bytes, place: Place) -> None:
+        """Judge running text, folded, and its skeleton."""
         if may_hold_label(bones):
-            if LABEL_TEXT.search(folded):
+            together = letters_put_together(folded)
+            if LABEL_TEXT.search(folded) or (together != folded and LABEL_TEXT.search(together)):
                 self.add("label_text", place.path)
             if ANSWER_PHRASE.search(folded):
                 self.add("answer_phrase", place.path)
