@@ -17,8 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 
+from ledger import open_ledger
 from tests.harness import mock_endpoint
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -47,7 +49,7 @@ def write_requests(path: Path, count: int) -> None:
         for number in range(count):
             request = {
                 "schema_version": "agent_nemotron_replay_request_v1",
-                "run_id": "benchmark",
+                "run_id": "measured",
                 "incident_id": f"INC-{number:07}",
                 "candidate_id": "nemo_nemotron_fabric",
                 "system_prompt": "You decide what to do about production incidents. " * 4,
@@ -59,7 +61,7 @@ def write_requests(path: Path, count: int) -> None:
                     "labels": {"severity": "critical", "namespace": "shop", "pod": f"checkout-{number}"},
                     "number": number,
                 },
-                "source_metadata": {"source": "benchmark"},
+                "source_metadata": {"source": "made"},
                 "metadata": {
                     "request_only": True,
                     "not_replacement_evidence": True,
@@ -104,12 +106,25 @@ def main() -> None:
                 options.requests,
                 measured([sys.executable, "-m", "cli", "run", str(file), "--ledger", url, *target], folder),
             )
+            pace(url, options.requests)
             if not options.no_bare:
                 chat = f"{endpoint.base_url}/chat/completions"
                 bare = [sys.executable, "-c", BARE_CLIENT, chat, str(options.requests), str(options.concurrency)]
                 row("bare httpx.AsyncClient", options.requests, measured(bare, folder))
         finally:
             endpoint.stop()
+
+
+def pace(url: str, requests: int) -> None:
+    """Does a request near the end take longer than one near the start? By the ledger's own times."""
+    tenth = requests // 10
+    with open_ledger(url, "read") as store:
+        times = [
+            datetime.fromisoformat(str(at))
+            for (at,) in store.rows("SELECT recorded_at FROM events WHERE type = 'OutputAccepted' ORDER BY position")
+        ]
+    early, late = (times[end] - times[end - tenth] for end in (2 * tenth, requests - 1))
+    print(f"last tenth against second tenth: {late / early:.2f} of its time")
 
 
 def row(name: str, requests: int, figures: tuple[float, float, float]) -> None:
