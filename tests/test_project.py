@@ -24,7 +24,7 @@ SHIPPED = ("commands/", "ledger/", "migrations/", "runner/")
 
 # Words of one machine, one package index or one day's work. Each is written so that it does not match itself.
 OUT_OF_PLACE = {
-    "a path of somebody's machine": r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|opt/\w+)/",
+    "a path of somebody's machine": r"(?<![\w.])/(?:work|root|opt/\w+)/",
     "a package index or mirror": r"py[p]i\.org|pythonhoste[d]|--(?:extra-)?index-ur[l][ =]|--find-link[s][ =]",
     "how the work was divided": r"(?i)\bissue #\d|\bthis sessio[n]\b|\bsub-?agen[t]s?\b|\bspec pag[e]\b",
     "work left undone": r"\bTOD[O]\b|\bFIXM[E]\b|\bXX[X]\b",
