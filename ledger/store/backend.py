@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
+from ledger.integrity.merkle import HASH_BYTES
+from ledger.store.errors import LedgerMalformed
 from ledger.store.place import Dialect, Place
 from ledger.store.records import CONTENT_COLUMNS, EVENT_COLUMNS, Checkpoint, Head, Known, Receipt, Rows, Stream
 
@@ -146,9 +148,13 @@ def head_row(head: Head) -> Row:
 
 
 def as_head(row: Row) -> Head:
-    """A head from ``HEAD_SQL``'s row."""
-    origin, format_, size, root, frontier, recorded_at = row
-    return Head(origin, format_, size, bytes(root), bytes(frontier), recorded_at)
+    """A head from ``HEAD_SQL``'s row. Raises ``LedgerMalformed`` where it cannot be one."""
+    head = Head(*row)
+    if not (isinstance(head.root, bytes) and isinstance(head.frontier, bytes) and isinstance(head.size, int)):
+        raise LedgerMalformed("the ledger's head is damaged: its hashes are no bytes")
+    if head.size < 0 or len(head.frontier) != HASH_BYTES * head.size.bit_count():
+        raise LedgerMalformed(f"the ledger's head is damaged: its frontier is not one of {head.size} events")
+    return head
 
 
 def as_known(rows: Sequence[Row]) -> dict[str, Known]:

@@ -80,12 +80,15 @@ class _Copying:
     def _rows(self, chunk: list[Record]) -> Rows:
         rows = Rows([], [], [], [], self._changes(chunk))
         for record in chunk:
-            self._check(record)
+            try:
+                self._check(record)
+            except (TypeError, AttributeError, UnicodeError):  # SQLite keeps what it is given, of any type
+                raise CopyRefused(f"position {self._frontier.size + 1}: a value of the wrong kind") from None
             rows.events.append(_event_row(record))
             content = _content_row(record)
             if content is not None:
                 rows.contents.append(content)
-            rows.nodes.extend(self._frontier.append(bytes(record.leaf_hash)))
+            rows.nodes.extend(self._frontier.append(record.leaf_hash))
             self._last_time = record.recorded_at
         return rows
 
@@ -110,7 +113,7 @@ class _Copying:
             raise CopyRefused(f"position {at}: the payload does not have its digest")
         self._check_content(record)
         envelope = self._envelopes.encode(*record[:9], record.payload_sha256, record.content_commitment)
-        if sha256(b"\x00" + envelope).digest() != bytes(record.leaf_hash):
+        if sha256(b"\x00" + envelope).digest() != record.leaf_hash:
             raise CopyRefused(f"position {at}: the envelope does not have its hash")
 
     def _check_content(self, record: Record) -> None:
@@ -144,14 +147,14 @@ class _Copying:
     def _copy_checkpoints(self) -> None:
         sql = "SELECT size, root, note FROM checkpoints WHERE size <= :size ORDER BY size"
         rows = self._source.fetch(sql, {"size": self._head.size})
-        self._target.write_checkpoints([Checkpoint(size, bytes(root), note) for size, root, note in rows])
+        self._target.write_checkpoints([Checkpoint(size, root, note) for size, root, note in rows])
 
 
 def _event_row(record: Record) -> EventRow:
-    return (*record[:12], bytes(record.leaf_hash))
+    return (*record[:12], record.leaf_hash)
 
 
 def _content_row(record: Record) -> ContentRow | None:
     if record.salt is None or record.encoding is None or record.body is None:
         return None
-    return record.position, bytes(record.salt), record.encoding, record.body
+    return record.position, record.salt, record.encoding, record.body

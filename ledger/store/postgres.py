@@ -73,7 +73,7 @@ SET default_transaction_read_only = on
 # once they are large, so every plan but look-ups is ruled out (see ``_own_connection``, too). Durability is not left to the role's
 # settings, and a writer that hangs does not hold the head for ever.
 _WRITER: Final = f"""
-SET default_transaction_read_only = off; SET enable_seqscan = off; SET enable_hashjoin = off;
+RESET default_transaction_read_only; SET enable_seqscan = off; SET enable_hashjoin = off;
 SET enable_mergejoin = off; SET jit = off; SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '60s';
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
 """

@@ -180,10 +180,10 @@ def tree_nodes(backend: Backend, level: int, first: int, count: int) -> list[byt
         SELECT hash FROM tree_nodes
         WHERE level = :level AND node_index >= :first AND node_index < :end ORDER BY node_index
     """
-    return [bytes(row[0]) for row in backend.fetch(sql, {"level": level, "first": first, "end": first + count})]
+    return [row[0] for row in backend.fetch(sql, {"level": level, "first": first, "end": first + count})]
 
 
 def leaf_hashes(backend: Backend, first: int, count: int) -> list[bytes]:
     """Leaf hashes from index ``first`` (position - 1) on."""
     sql = "SELECT leaf_hash FROM events WHERE position > :first AND position <= :end ORDER BY position"
-    return [bytes(row[0]) for row in backend.fetch(sql, {"first": first, "end": first + count})]
+    return [row[0] for row in backend.fetch(sql, {"first": first, "end": first + count})]

@@ -80,8 +80,6 @@ def open_for_writing(place: Place, *, create: bool) -> sqlite3.Connection:
     The journal mode is left alone until the file is known to be a ledger: see ``prepare``.
     """
     if place.path is None:
-        if not create:
-            raise LedgerNotFound("a ledger in memory begins empty: there is none to open")
         return _connect(place, ":memory:")
     path = _checked(place.path, must_exist=not create)
     kind = unsafe_filesystem(path.parent.resolve(), read_mounts())
@@ -97,8 +95,7 @@ def open_for_writing(place: Place, *, create: bool) -> sqlite3.Connection:
 
 def open_for_reading(place: Place) -> sqlite3.Connection:
     """A connection that never changes the file."""
-    if place.path is None:
-        raise LedgerNotFound("a ledger in memory begins empty: there is none to read")
+    assert place.path is not None
     path = _checked(place.path, must_exist=True)
     uri = f"{path.as_uri()}?mode=ro"
     if not os.access(path.parent, os.W_OK):
@@ -382,6 +379,8 @@ def _json(value: object) -> str:
 
 def open_backend(place: Place, mode: Literal["read", "write", "create"]) -> SqliteBackend:
     """Open a database without asking whether it is a ledger. Its journal mode stays as it is."""
+    if place.path is None and mode != "create":
+        raise LedgerNotFound("a ledger in memory begins empty: there is none to open")
     if mode != "read":
         return SqliteBackend(place, open_for_writing(place, create=mode == "create"))
     backend = SqliteBackend(place, None)

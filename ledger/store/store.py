@@ -118,7 +118,7 @@ class Store:
     def checkpoints(self) -> list[Checkpoint]:
         """Every signed checkpoint, smallest first."""
         rows = self._backend.fetch("SELECT size, root, note FROM checkpoints ORDER BY size")
-        return [Checkpoint(size, bytes(root), note) for size, root, note in rows]
+        return [Checkpoint(size, root, note) for size, root, note in rows]
 
     def redactions(self) -> list[tuple[int, int]]:
         """(position of the erased content, position of its ``ContentRedacted`` event), by position."""
