@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from commands._click import WIDTH, Group
+from commands._click import Group
 from commands._failures import OK, guarded, occupy_standard_streams, silence_standard_streams
 from commands._options import common_options
 from commands._session import Session
@@ -44,7 +44,6 @@ SECTIONS: Final = {
     cls=Group,
     sections=SECTIONS,
     params=common_options(ledger=True),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
     epilog="Each option may be given as REPLAY_LEDGER_<OPTION> in the environment, or in --env-file.",
 )
 @click.version_option(package_name=PROGRAM)

@@ -11,6 +11,7 @@ import click
 from commands._options import common_options
 
 WIDTH: Final = 100
+CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 
 
 class Command(click.Command):
@@ -20,6 +21,7 @@ class Command(click.Command):
     """
 
     def __init__(self, *args: Any, examples: Sequence[str], ledger: bool = True, **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", CONTEXT_SETTINGS)
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
         self.params.extend(common_options(ledger=ledger))
@@ -38,6 +40,7 @@ class Group(click.Group):
     """
 
     def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", CONTEXT_SETTINGS)
         super().__init__(*args, **kwargs)
         self.sections = sections
         self._places = {verb: place for verbs in sections.values() for verb, place in verbs.items()}

@@ -4,47 +4,63 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
+
+import click
 
 from commands._failures import UNAVAILABLE, Refused
 from commands._ledger import typed_again
-from commands._options import STDIN
-from commands._output import ReaderGone, say, write_data
+from commands._options import STDIN, F, option
+from commands._output import ReaderGone, is_terminal, say, write_data
 from commands._progress import TerminalLine
 from commands._session import Session
+from commands._signals import WaitingReader, heard_by
 from commands._summary import counts_line, exit_code, gate_lines, usable_line
 from ledger.projections.report import report as make_report
-from ledger.render import report_json
+from ledger.render import report_json, report_text
 from ledger.store import LedgerError, Store
-from runner.plan import Fault, Faults, Progress, RunOutcome
-from runner.stop import Signal, StopSignal
+from runner.plan import Fault, Faults, InputDiffers, NoValidLine, Progress, RunOutcome
+from runner.stop import StopSignal
 
 SHOWN_FAULTS: Final = 20
+
+_RENDER: Final = {"json": report_json.render, "text": report_text.render}
 
 Drive = Callable[[Progress, StopSignal], Awaitable[RunOutcome]]
 
 
 @contextmanager
 def opened_lines(name: str) -> Iterator[BinaryIO]:
-    """The file of requests, or standard input for ``-``. Raises ``OSError`` bearing the name."""
-    if name == STDIN:
+    """The file of requests, or standard input for ``-``; what is wrong with it is told with its name.
+
+    Raises ``OSError`` bearing the name, ``Refused``.
+    """
+    try:
+        if name != STDIN:
+            with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
+                yield _patient(file)
+            return
         if sys.stdin is None:
             raise Refused("standard input is closed")
-        yield sys.stdin.buffer
-        return
-    with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
-        yield file
+        if is_terminal(sys.stdin):
+            say("Reading requests from the terminal; Ctrl-D ends them.")
+        yield _patient(sys.stdin.buffer)
+    except (NoValidLine, InputDiffers) as error:
+        raise Refused(f"{shown_name(name)}: {error}") from None
 
 
-def drive(work: Drive) -> RunOutcome:
+def _patient(file: BinaryIO) -> BinaryIO:
+    return file if file.seekable() else cast(BinaryIO, WaitingReader(file))
+
+
+def drive(work: Drive, lines: BinaryIO | None) -> RunOutcome:
     """Drive a run to its end, or until Ctrl-C or SIGTERM; a second signal stops it at once."""
     with TerminalLine(sys.stderr) as line:
         try:
-            return asyncio.run(_listening(work, line.run))
+            return asyncio.run(_listening(work, line.run, lines))
         except LedgerError as error:
             if error.exit_code == UNAVAILABLE:
                 say("\nThe ledger failed. What was recorded until then stays: `replay-ledger runs` lists the run,")
@@ -52,39 +68,26 @@ def drive(work: Drive) -> RunOutcome:
             raise
 
 
-async def _listening(work: Drive, progress: Progress) -> RunOutcome:
+async def _listening(work: Drive, progress: Progress, lines: BinaryIO | None) -> RunOutcome:
     stop = StopSignal()
-    loop = asyncio.get_running_loop()
-    names: dict[signal.Signals, Signal] = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM"}
-    for number, name in names.items():
-        loop.add_signal_handler(number, _heard, stop, name)
-    try:
+    with heard_by(stop, lines):
         return await work(progress, stop)
-    finally:
-        for number in names:
-            loop.remove_signal_handler(number)
-
-
-def _heard(stop: StopSignal, name: Signal) -> None:
-    if not stop.requested:
-        say("\nStopping: nothing more is sent, replies in flight are awaited. Once more stops at once.")
-    stop.request(name)
 
 
 # --- after the run -------------------------------------------------------------------------
 
 
-def conclude(state: Session, store: Store, outcome: RunOutcome, *, file: str | None, as_json: bool) -> int:
-    """Say what came of a run, print its report where JSON is wanted, and give the exit code."""
+def conclude(state: Session, store: Store, outcome: RunOutcome, *, file: str | None, form: str | None) -> int:
+    """Say what came of a run, print its report where a form is wanted, and give the exit code."""
     report = make_report(store, outcome.run_id)
     settings = recorded_settings(store, outcome.run_id)
     tell_faults(outcome.faults, file)
     for line in _told(outcome, report, settings):
         say(line)
     _tell_next(state, store, outcome, report, file)
-    if as_json:
+    if form is not None:
         with suppress(ReaderGone):  # The exit code is the run's, whoever reads on.
-            write_data([report_json.render(report)])
+            write_data([_RENDER[form](report)])
     return exit_code(outcome, report, settings)
 
 
@@ -104,9 +107,14 @@ def tell_faults(faults: Faults, file: str | None) -> None:
 
 
 def fault_line(fault: Fault, file: str | None) -> str:
-    place = f"{'standard input' if file == STDIN else file}:{fault.line}" if file else f"line {fault.line}"
+    place = f"{shown_name(file)}:{fault.line}" if file else f"line {fault.line}"
     field = f"{fault.field}: " if fault.field else ""
     return f"{place}: {fault.code}: {field}{fault.message}"
+
+
+def shown_name(file: str) -> str:
+    """What a file is called in a message."""
+    return "standard input" if file == STDIN else file
 
 
 def _told(outcome: RunOutcome, report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
@@ -144,3 +152,10 @@ def _tell_next(state: Session, store: Store, outcome: RunOutcome, report: dict[s
 def _intake_complete(store: Store, run_id: str) -> bool:
     rows = store.rows("SELECT lines FROM runs WHERE run_id = :run_id", {"run_id": run_id})
     return next(iter(rows))[0] is not None
+
+
+def report_options(command: F) -> F:
+    """``--format`` and ``--json``: after the run, its report on standard output."""
+    json_flag = option("--json", "form", flag_value="json", help="The same as --format json.")
+    form = option("--format", "form", type=click.Choice(list(_RENDER)), help="Print the report on standard output.")
+    return form(json_flag(command))

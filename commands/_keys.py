@@ -15,9 +15,7 @@ from commands._failures import Refused
 from commands._output import say
 from commands._session import Session, readable_by_others
 from runner.endpoint import Endpoint
-
-SHORTEST_SEARCHED: Final = 8
-"""A shorter secret is not looked for in replies: it would be found by chance."""
+from runner.scrub import MIN_SECRET_CHARS
 
 _NVIDIA_HOST: Final = "integrate.api.nvidia.com"
 _NVIDIA_DOMAIN: Final = ".api.nvidia.com"
@@ -102,9 +100,9 @@ def check_secret(value: str, name: str) -> None:
         raise Refused(f"{name} holds white space; a key has none")
     if not value.isascii() or not value.isprintable():
         raise Refused(f"{name} holds a character outside printable ASCII, which no header can carry")
-    if len(value) < SHORTEST_SEARCHED:
+    if len(value) < MIN_SECRET_CHARS:
         say(
-            f"Warning: {name} is shorter than {SHORTEST_SEARCHED} characters: "
+            f"Warning: {name} is shorter than {MIN_SECRET_CHARS} characters: "
             "it cannot be searched for in what the endpoint sends back."
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from ledger.store import Store
 
 LATEST: Final = "latest"
 _SHOWN: Final = 20
+_PREFIX = re.compile(r"[A-Za-z0-9._:@-]{1,128}\Z")
 
 
 def open_for(ctx: click.Context, mode: Any, **options: Any) -> Store:
@@ -29,6 +31,8 @@ def find_run(store: Store, text: str) -> str:
     """
     if text == LEDGER_RUN_ID:
         raise Refused(f"{text} is the ledger's own stream, not a run")
+    if not _PREFIX.match(text):
+        raise Refused(f"{text!r} is no run id, and no beginning of one")
     if _runs(store, "run_id = :text", text=text):
         return text
     if text == LATEST:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from commands._failures import Refused
@@ -13,6 +14,7 @@ from commands._who import git_commit, who_runs
 from runner.endpoint import Endpoint, EndpointError
 from runner.model_client import ClientConfigError, ModelClient
 from runner.plan import RunPlan
+from runner.scrub import MIN_SECRET_CHARS, looks_like_key
 
 
 def find_base_url(state: Session, given: str | None) -> tuple[str, bool]:
@@ -53,6 +55,7 @@ def make_plan(state: Session, given: dict[str, Any], *, needs_key: bool) -> tupl
     )
     # Before anything is recorded: what the client would refuse later would leave a run behind.
     checked_client(endpoint, key.value, values, ca_file=settings.ca_file, proxy=settings.proxy)
+    _refuse_secrets(given, [key.value, *values.values()])
     who = who_runs(given["actor"])
     plan = RunPlan(
         settings=settings,
@@ -70,6 +73,15 @@ def make_plan(state: Session, given: dict[str, Any], *, needs_key: bool) -> tupl
         git_commit=git_commit() if needs_key else None,
     )
     return plan, key.source
+
+
+def _refuse_secrets(given: Mapping[str, Any], secrets: Iterable[str | None]) -> None:
+    """Raise ``Refused`` where a text that would be recorded holds a secret of this invocation, or one by its look."""
+    sought = [secret for secret in secrets if secret and len(secret) >= MIN_SECRET_CHARS]
+    for name in ("description", "extra_body", "stop", "tags", "model"):
+        text = json.dumps(given[name], ensure_ascii=False)
+        if looks_like_key(text) or any(secret in text for secret in sought):
+            raise Refused(f"--{name.replace('_', '-')} holds a key, and would be recorded with the run")
 
 
 def checked_client(

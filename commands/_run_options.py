@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from commands._failures import Refused
 from commands._options import F, option
-from commands._types import DecimalNumber, Identifier, IdPair, LineRange
+from commands._types import DecimalNumber, Identifier, IdPair, LineRange, ModelName, PlainText, is_utf8
 from runner.settings import RunSettings
 from runner.strict_json import StrictJsonError, loads
 from runner.variants import UnknownVariant, variant_named
@@ -31,7 +31,7 @@ def _default(name: str) -> str:
 
 
 MODEL_OPTIONS: Final = (
-    option("--model", metavar="NAME", help=f"The model asked for. [default: {DEFAULT_MODEL}]"),
+    option("--model", type=ModelName(), metavar="NAME", help=f"The model asked for. [default: {DEFAULT_MODEL}]"),
     option(
         "--base-url",
         metavar="URL",
@@ -48,7 +48,12 @@ HEADER_OPTION: Final = option(
 CONNECTION_OPTIONS: Final = (
     HEADER_OPTION,
     option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates (PEM) to trust."),
-    option("--proxy", metavar="URL", help="Proxy to go through. Proxy variables of the environment are not followed."),
+    option(
+        "--proxy",
+        type=PlainText(),
+        metavar="URL",
+        help="Proxy to go through. Proxy variables of the environment are not followed.",
+    ),
 )
 PACE_OPTIONS: Final = (
     option(
@@ -84,6 +89,8 @@ class JsonObject(click.ParamType[dict[str, Any]]):
             self.fail(f"not JSON: {error.message}", param, ctx)
         if not isinstance(parsed, dict):
             self.fail("not a JSON object", param, ctx)
+        if not is_utf8(str(value)):
+            self.fail("not UTF-8 text", param, ctx)
         return parsed
 
 
@@ -118,7 +125,7 @@ SAMPLING_OPTIONS: Final = (
         help=f"The body's member that carries --max-tokens. {_default('max_tokens_field')}",
     ),
     option("--seed", type=click.IntRange(-(2**53) + 1, 2**53 - 1), help="Sampling seed."),
-    option("--stop", multiple=True, metavar="TEXT", help="Stop sequence. May be repeated."),
+    option("--stop", type=PlainText(), multiple=True, metavar="TEXT", help="Stop sequence. May be repeated."),
     option("--reasoning-effort", metavar="WORD", help="low, medium, high, or what the endpoint takes."),
     option(
         "--response-format",
@@ -165,7 +172,7 @@ NAMING_OPTIONS: Final = (
     ),
     option("--run-id", type=Identifier(), help="The run's name, over what the file says."),
     option("--tag", "tags", type=IdPair(), multiple=True, metavar="NAME=VALUE", help="Recorded. May be repeated."),
-    option("--description", metavar="TEXT", help="What this run is for; kept as content."),
+    option("--description", type=PlainText(), metavar="TEXT", help="What this run is for; kept as content."),
 )
 SETTING_NAMES: Final = frozenset(RunSettings.model_fields) - {"headers", "no_api_key"}
 

@@ -9,13 +9,19 @@ from typing import Any
 
 import click
 
-from ledger.events import ID_PATTERN
+from ledger.events import FOREIGN_TEXT_PATTERN, ID_PATTERN
 from ledger.times import format_time
 
 _ID = re.compile(ID_PATTERN)
+_FOREIGN_TEXT = re.compile(FOREIGN_TEXT_PATTERN)
 _RANGE = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _POSITION = re.compile(r"[1-9][0-9]{0,15}\Z")
+
+
+def is_utf8(text: str) -> bool:
+    """Can UTF-8 hold it? Arguments that are not UTF-8 reach Python with lone surrogates in them."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 class DecimalNumber(click.ParamType[str]):
@@ -67,6 +73,29 @@ class Identifier(click.ParamType[str]):
         if not _ID.match(text):
             self.fail(f"{text!r} is no id: letters, digits and . _ : @ - only, 128 at most", param, ctx)
         return text
+
+
+class PlainText(click.ParamType[str]):
+    """Any text that UTF-8 can hold: what the shell gave in another encoding is refused, not guessed at."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not is_utf8(text):
+            self.fail("not UTF-8 text", param, ctx)
+        return text
+
+
+class ModelName(click.ParamType[str]):
+    """A model's name, as it is recorded: printable ASCII without blanks, at most 200 characters."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _FOREIGN_TEXT.match(str(value)):
+            self.fail("a model's name is 1 to 200 printable ASCII characters without blanks", param, ctx)
+        return str(value)
 
 
 class IdPair(click.ParamType[tuple[str, str]]):

@@ -24,7 +24,7 @@ class Who:
 def who_runs(actor: str | None) -> Who:
     """The given actor, else one made of the operating system's user."""
     operator = _operator()
-    return Who(actor or id_from(operator or ""), operator, socket.gethostname() or None)
+    return Who(actor or id_from(operator or ""), _as_utf8(operator), _as_utf8(socket.gethostname()))
 
 
 def id_from(name: str) -> str:
@@ -38,6 +38,10 @@ def _operator() -> str | None:
         return getpass.getuser()
     except (OSError, KeyError):
         return None
+
+
+def _as_utf8(text: str | None) -> str | None:
+    return text.encode("utf-8", "backslashreplace").decode() if text else None
 
 
 def git_commit() -> str | None:

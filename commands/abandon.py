@@ -9,7 +9,7 @@ from commands._ledger import find_run, open_for, typed_again
 from commands._options import accept_clock_option, actor_option, option, run_argument
 from commands._output import say
 from commands._session import session
-from commands._types import Identifier
+from commands._types import Identifier, PlainText
 from commands._who import who_runs
 from runner.replay import abandon_run
 
@@ -23,7 +23,7 @@ from runner.replay import abandon_run
 )
 @run_argument
 @option("--reason", type=Identifier(), required=True, metavar="CODE", help="Why, as a code: an id of your own choice.")
-@option("--note", metavar="TEXT", help="More about it, kept as content.")
+@option("--note", type=PlainText(), metavar="TEXT", help="More about it, kept as content.")
 @actor_option
 @accept_clock_option
 @click.pass_context

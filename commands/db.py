@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from commands._click import Command
+from commands._click import CONTEXT_SETTINGS, Command
 from commands._failures import NO, OK
 from commands._options import json_option, option
 from commands._output import json_line, say, write_data
@@ -20,7 +20,7 @@ from ledger.store.migrate import status as ledger_status
 from ledger.store.migrate import upgrade as upgrade_ledger
 
 
-@click.group()
+@click.group(context_settings=CONTEXT_SETTINGS)
 def db() -> None:
     """Make a ledger, upgrade its schema, see its state, copy it."""
 

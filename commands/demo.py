@@ -95,7 +95,7 @@ def _plan(endpoint: SimulatedEndpoint, run_id: str) -> RunPlan:
 
 def _run(store: Store, file: Path, plan: RunPlan) -> RunOutcome:
     with file.open("rb") as lines:
-        outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop))
+        outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop), lines)
     for fault in outcome.faults.kept:
         say(f"  {fault_line(fault, str(file))}")
     report = make_report(store, outcome.run_id)

@@ -10,15 +10,16 @@ from typing import Any, Final
 import click
 
 from commands._click import Command
-from commands._drive import conclude, drive, opened_lines
+from commands._drive import conclude, drive, opened_lines, report_options
 from commands._failures import Refused
 from commands._keys import find_key, header_values
 from commands._ledger import find_run, open_for
-from commands._options import accept_clock_option, actor_option, json_option, key_source_options, option, run_argument
+from commands._options import accept_clock_option, actor_option, key_source_options, option, run_argument
 from commands._output import say
 from commands._plan import check_proxy, checked_client, parse_endpoint
 from commands._run_options import PACE_OPTIONS
 from commands._session import Session, session
+from commands._types import PlainText
 from commands._who import who_runs
 from ledger.store import Store
 from runner.endpoint import Endpoint
@@ -38,13 +39,15 @@ from runner.replay import resume_run
 @click.argument("file", metavar="[FILE]", required=False)
 @PACE_OPTIONS[0]
 @PACE_OPTIONS[1]
-@option("--proxy", metavar="URL", help="Proxy to go through, in place of the recorded one.")
+@option("--proxy", type=PlainText(), metavar="URL", help="Proxy to go through, in place of the recorded one.")
 @key_source_options
 @actor_option
-@json_option
+@report_options
 @accept_clock_option
 @click.pass_context
-def resume(ctx: click.Context, /, run: str, file: str | None, as_json: bool, accept_clock: bool, **given: Any) -> int:
+def resume(
+    ctx: click.Context, /, run: str, file: str | None, form: str | None, accept_clock: bool, **given: Any
+) -> int:
     """Go on with a run that was stopped.
 
     It goes by the recorded settings; only the key, the concurrency, the rate and the proxy may be
@@ -62,9 +65,10 @@ def resume(ctx: click.Context, /, run: str, file: str | None, as_json: bool, acc
     with opened_lines(file) if file is not None else nullcontext() as lines:
         say(f"Resuming {run_id}")
         outcome = drive(
-            lambda progress, stop: resume_run(store, run_id, overrides, lines, progress=progress, stop=stop)
+            lambda progress, stop: resume_run(store, run_id, overrides, lines, progress=progress, stop=stop),
+            lines,
         )
-    return conclude(state, store, outcome, file=file, as_json=as_json)
+    return conclude(state, store, outcome, file=file, form=form)
 
 
 def _overrides(state: Session, store: Store, run_id: str, given: dict[str, Any]) -> ResumeOverrides:

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 import click
 
 from commands._click import Command
-from commands._drive import conclude, drive, opened_lines, tell_faults
+from commands._drive import conclude, drive, opened_lines, report_options, shown_name, tell_faults
 from commands._failures import NO, OK, WRONG_USE
 from commands._ledger import open_for
-from commands._options import accept_clock_option, actor_option, json_option, key_options, option
+from commands._options import accept_clock_option, actor_option, key_options, option
 from commands._output import is_terminal, json_line, say, write_data
 from commands._plan import make_plan
 from commands._run_options import run_options
@@ -37,10 +37,10 @@ from runner.replay import start_run
 @key_options
 @actor_option
 @option("--dry-run", is_flag=True, help="Read and guard the file, show the first body; call and record nothing.")
-@json_option
+@report_options
 @accept_clock_option
 @click.pass_context
-def run(ctx: click.Context, /, file: str, dry_run: bool, as_json: bool, accept_clock: bool, **given: Any) -> int:
+def run(ctx: click.Context, /, file: str, dry_run: bool, form: str | None, accept_clock: bool, **given: Any) -> int:
     """Put each incident of FILE to a model, and record every step.
 
     FILE holds replay requests as JSON lines; - reads standard input. The ledger is made where
@@ -56,13 +56,13 @@ def run(ctx: click.Context, /, file: str, dry_run: bool, as_json: bool, accept_c
     plan, key_source = make_plan(state, given, needs_key=not dry_run)
     with opened_lines(file) as lines:
         if dry_run:
-            return _try_dry(file, lines, plan, as_json=as_json)
+            return _try_dry(file, lines, plan, as_json=form == "json")
         store = open_for(ctx, "create", accept_clock=accept_clock)
-        say(f"Replaying {file} through {plan.model} at {plan.base_url}")
-        outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop))
+        say(f"Replaying {shown_name(file)} through {plan.model} at {plan.base_url}")
+        outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop), lines)
     if "api_key_missing" in outcome.failures:
         say(f"No API key: none in {key_source}. For an endpoint that needs none there is --no-api-key.")
-    return conclude(state, store, outcome, file=file, as_json=as_json)
+    return conclude(state, store, outcome, file=file, form=form)
 
 
 def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from commands._ledger import find_run, open_for, typed_again
 from commands._options import json_option, option, run_argument
 from commands._output import json_line, write_data
 from commands._session import Session, session
-from ledger.events import Event
+from ledger.events import ID_PATTERN, Event
 from ledger.projections.counts import counts
 from ledger.render.safe import terminal
 from ledger.store import Store, Unreadable
@@ -116,9 +117,11 @@ def request_facts(store: Store, run_id: str, request_id: str, *, whole: bool) ->
 
     Raises ``Refused`` where the run has no such request, saying where it was refused if it was.
     """
-    events = list(store.events(run_id, request_id=request_id, since_last_start=True))
+    known = re.match(ID_PATTERN, request_id) is not None
+    events = list(store.events(run_id, request_id=request_id, since_last_start=True)) if known else []
     if not events:
-        raise Refused(_no_such_request(store, run_id, request_id))
+        why = _no_such_request(store, run_id, request_id) if known else f"{request_id!r} is no request id"
+        raise Refused(why)
     bodies = store.contents([event.position for event in events])
     shown = [_event_facts(event, bodies.get(event.position), whole=whole) for event in events]
     return {"run_id": run_id, "request_id": request_id, "events": shown}

@@ -27,30 +27,32 @@ def with_help(page: str) -> str:
 
 
 def _sections() -> Iterator[str]:
-    yield "\n## replay-ledger\n\n" + _help(cli, PROGRAM)
+    root = _context(cli, PROGRAM, None)
+    yield "\n## replay-ledger\n\n" + _help(root)
     for heading, verbs in cli.sections.items():
         yield f"\n## {heading}\n"
         for verb in verbs:
-            yield from _verb(cli, verb, PROGRAM)
+            yield from _verb(root, verb, verb)
 
 
-def _verb(group: click.Group, verb: str, path: str) -> Iterator[str]:
-    command = group.commands.get(verb) or group.get_command(_context(group, path), verb)
-    if command is None:
-        raise LookupError(f"{path} has no command {verb}")
-    name = f"{path} {verb}"
-    yield f"\n### {name.removeprefix(PROGRAM + ' ')}\n\n" + _help(command, name)
+def _verb(parent: click.Context, verb: str, title: str) -> Iterator[str]:
+    assert isinstance(parent.command, click.Group)
+    command = parent.command.get_command(parent, verb)
+    assert command is not None, f"there is no command {title}"
+    context = _context(command, verb, parent)
+    yield f"\n### {title}\n\n" + _help(context)
     if isinstance(command, click.Group):
-        for inner in command.list_commands(_context(command, name)):
-            yield from _verb(command, inner, name)
+        for inner in command.list_commands(context):
+            yield from _verb(context, inner, f"{title} {inner}")
 
 
-def _context(command: click.Command, path: str) -> click.Context:
-    return command.context_class(command, info_name=path, terminal_width=WIDTH, color=False)
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings = {"terminal_width": WIDTH, "color": False, **command.context_settings}
+    return command.context_class(command, info_name=name, parent=parent, **settings)
 
 
-def _help(command: click.Command, path: str) -> str:
-    return f"```text\n{command.get_help(_context(command, path)).rstrip()}\n```\n"
+def _help(context: click.Context) -> str:
+    return f"```text\n{context.get_help().rstrip()}\n```\n"
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def test_a_file_without_a_request_is_refused_and_records_nothing(
     file.write_bytes(content)
     ended = program("run", file, *KEYLESS)
     assert ended.code == 2
-    assert str(file) in ended.err
+    assert f"Error: {file}: " in ended.err
     assert says in ended.err
     assert program("runs", "--json").out == b""
 
@@ -125,6 +125,9 @@ def test_the_name_of_a_file_does_not_act_on_the_terminal(program: Program) -> No
         (("--api-key-env", "A", "--no-api-key"), "one of"),
         (("--variant", "no-such-variant"), "no-such-variant"),
         (("--reasoning-effort", "VERY high"), "--reasoning-effort"),
+        (("--model", "my model"), "--model"),
+        (("--description", "mind Bearer hunter22hunter22hunter22"), "--description holds a key"),
+        (("--extra-body", '{"key": "sk-hunter22hunter22hunter22"}'), "--extra-body holds a key"),
     ],
 )
 def test_a_bad_option_is_named_and_nothing_is_made(

@@ -15,7 +15,7 @@ from tests.harness.mock_endpoint import MockEndpoint
 
 # A small file system of its own, seen by this shell alone and gone with it.
 SCRIPT = """
-mount -t tmpfs -o size=12m tmpfs "$DISK" || exit 77
+mount -t tmpfs -o size=8m tmpfs "$DISK" || exit 77
 dd if=/dev/zero of="$DISK/filler" bs=1k count="$FILLER" 2>/dev/null
 "$PROGRAM" run "$FILE" --run-id r1 --ledger "sqlite:///$DISK/ledger.db"
 echo "run $?"
@@ -29,7 +29,7 @@ echo "verify $?"
 
 
 @pytest.mark.parametrize(
-    ("filler_kib", "lines"), [(11700, "null"), (10700, "400")], ids=["while-reading", "while-calling"]
+    ("filler_kib", "lines"), [(7850, "null"), (7300, "200")], ids=["while-reading", "while-calling"]
 )
 def test_a_full_disk_stops_the_run_and_resume_goes_on_once_there_is_room(
     program: Program, mock_endpoint: Callable[..., MockEndpoint], tmp_path: Path, filler_kib: int, lines: str
@@ -38,7 +38,7 @@ def test_a_full_disk_stops_the_run_and_resume_goes_on_once_there_is_room(
     if unshare is None:
         pytest.skip("there is no unshare")
     endpoint = mock_endpoint()
-    file = write_requests(tmp_path / "in.jsonl", 400)
+    file = write_requests(tmp_path / "in.jsonl", 200)
     (tmp_path / "disk").mkdir()
     known = {"DISK": str(tmp_path / "disk"), "FILE": str(file), "PROGRAM": str(PROGRAM), "FILLER": str(filler_kib)}
     known |= {"REPLAY_LEDGER_BASE_URL": endpoint.base_url, "REPLAY_LEDGER_NO_API_KEY": "1"}
@@ -60,5 +60,5 @@ def test_a_full_disk_stops_the_run_and_resume_goes_on_once_there_is_room(
     assert "full" in done.stderr
     assert "resume RUN" in done.stderr
     assert "resume 0\n" in done.stdout, done.stderr
-    assert "400 requests: 400 accepted at once" in done.stderr
+    assert "200 requests: 200 accepted at once" in done.stderr
     assert "verify 3\n" in done.stdout, done.stdout

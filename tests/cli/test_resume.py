@@ -73,6 +73,32 @@ def test_a_second_signal_stops_at_once_and_the_open_call_counts_as_an_attempt(
     assert resumed.json["accepted_first"] == 3
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_wait_for_a_line_that_does_not_come(
+    program: Program, against: Against, three: Path, number: signal.Signals, code: int
+) -> None:
+    against()
+    fifo = program.folder / "fifo"
+    os.mkfifo(fifo)
+    process = program.start("run", fifo, "--run-id", "r1")
+    with fifo.open("wb", buffering=0) as pipe:
+        pipe.write(three.read_bytes())
+        wait_for_run(program, "r1")
+        time.sleep(0.2)
+        process.send_signal(number)
+        ended, err = end_of(process)
+    assert ended == code, err
+    assert "waiting for input" in err
+    assert program("resume", "r1", three).code == 0
+
+
+def wait_for_run(program: Program, run_id: str) -> None:
+    deadline = time.monotonic() + 30
+    while program("show", run_id).code != 0:
+        assert time.monotonic() < deadline, f"no run {run_id}"
+        time.sleep(0.1)
+
+
 def test_a_second_driver_ends_with_2_naming_the_first(
     program: Program, against: Against, three: Path, ledger_url: str
 ) -> None:
@@ -101,8 +127,9 @@ def test_a_run_killed_while_its_file_was_read_needs_the_file_again(
     process = program.start("run", fifo, "--run-id", "r1")
     with fifo.open("wb", buffering=0) as pipe:
         pipe.write(content[: content.index(b"INC-200")])
+        wait_for_run(program, "r1")
         deadline = time.monotonic() + 30
-        while program("show", "r1").code != 0 or program("show", "r1", "--json").json["counts"]["requests"] == 0:
+        while program("show", "r1", "--json").json["counts"]["requests"] == 0:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         process.kill()

@@ -36,6 +36,8 @@ def test_json_is_the_report_and_nothing_else(program: Program, against: Against,
     assert ended.code == 0, ended.err
     assert ended.json["accepted_first"] == 3
     assert ended.out == program("report", "r1", "--format", "json").out
+    text = program("run", three, "--run-id", "r2", "--format", "text")
+    assert text.out == program("report", "r2", "--format", "text").out
 
 
 def test_a_file_may_come_by_standard_input(program: Program, against: Against, three: Path) -> None:

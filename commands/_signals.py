@@ -1,0 +1,77 @@
+"""Ctrl-C and SIGTERM while a run is driven: a polite stop, and a way out of a wait for input."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import BinaryIO, Final
+
+from commands._failures import STOPPED
+from commands._output import say
+from runner.stop import Signal, StopSignal
+
+_NAMES: Final[dict[int, Signal]] = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM"}
+
+
+class InputInterrupted(Exception):
+    """A signal came while the next line of a pipe or a terminal was waited for."""
+
+    def __init__(self, name: Signal) -> None:
+        self.exit_code = STOPPED[name]
+        super().__init__(f"stopped by {name} while waiting for input; a run that had begun goes on with its whole file")
+
+
+class WaitingReader(io.BufferedIOBase):
+    """A pipe or a terminal whose lines are waited for. ``waiting``: the event loop stands still until one comes."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.waiting = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.waiting = True
+        try:
+            return self._stream.read(-1 if size is None else size)
+        finally:
+            self.waiting = False
+
+    def readline(self, size: int | None = -1) -> bytes:
+        self.waiting = True
+        try:
+            return self._stream.readline(-1 if size is None else size)
+        finally:
+            self.waiting = False
+
+
+@contextmanager
+def heard_by(stop: StopSignal, reader: BinaryIO | WaitingReader | None) -> Iterator[None]:
+    """Within the block, in a coroutine: signals ask for a stop, or end a wait for input with ``InputInterrupted``.
+
+    The handlers are plain ones, not the event loop's: those wait for the loop, which waits for the input.
+    """
+    loop = asyncio.get_running_loop()
+
+    def hear(number: int, _: FrameType | None) -> None:
+        if isinstance(reader, WaitingReader) and reader.waiting:
+            raise InputInterrupted(_NAMES[number])
+        loop.call_soon_threadsafe(_ask, stop, _NAMES[number])
+
+    before = {number: signal.signal(number, hear) for number in _NAMES}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ask(stop: StopSignal, name: Signal) -> None:
+    if not stop.requested:
+        say("\nStopping: nothing more is sent, replies in flight are awaited. Once more stops at once.")
+    stop.request(name)
