@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from runner.leak_rules import (
@@ -45,6 +45,26 @@ class NameHit(NamedTuple):
     plain: bool
     strong: bool
     joined_only: bool
+
+
+class LazyPattern:
+    """A pattern compiled when it is first used: these are large, and most requests never come to them."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    def search(self, text: str) -> re.Match[str] | None:
+        return self.compiled.search(text)
+
+    def match(self, text: str) -> re.Match[str] | None:
+        return self.compiled.match(text)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        return self.compiled.finditer(text)
 
 
 class _Fold(dict[int, "str | None"]):
@@ -135,15 +155,15 @@ def _affix(words: Iterable[str]) -> str:
 
 _AFFIX: Final = _affix(AFFIXES)
 _WHOLE_AFFIX: Final = _affix(WHOLE_NAME_AFFIXES)
-_SEPARATED: Final = re.compile(rf"(?<![a-z]){_any_names('_?', '_?', _LINK)}(?![a-z])")
-_INSIDE: Final = re.compile(
+_SEPARATED: Final = LazyPattern(rf"(?<![a-z]){_any_names('_?', '_?', _LINK)}(?![a-z])")
+_INSIDE: Final = LazyPattern(
     "".join(f"(?<!{stop})" for stop in NOT_INSIDE_AFTER) + rf"{_any_names('', '', '')}(?:{_AFFIX}){{0,3}}(?![a-z])"
 )
-_ROUND: Final = re.compile(rf"_?(?:{_AFFIX}(?:_|\Z)?)*+_?\Z")
-_WHOLE: Final = re.compile(
+_ROUND: Final = LazyPattern(rf"_?(?:{_AFFIX}(?:_|\Z)?)*+_?\Z")
+_WHOLE: Final = LazyPattern(
     rf"_?(?:{_WHOLE_AFFIX}_)*+{_words(WHOLE_NAMES, '_?', '_?')}(?:_?{_WHOLE_AFFIX}(?![a-z]))*+_?\Z",
 )
-_SOFT: Final = re.compile(rf"(?<![a-z]){_any_names('_?', '_?', _LINK, in_text='joined')}(?![a-z])")
+_SOFT: Final = LazyPattern(rf"(?<![a-z]){_any_names('_?', '_?', _LINK, in_text='joined')}(?![a-z])")
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NOT_NAME: Final = re.compile(r"[^a-z0-9]+")
 
@@ -176,7 +196,7 @@ def _label_name(name: str) -> NameHit | None:
     spellings = _spellings(name)
     for spelling in spellings:
         hit = _SEPARATED.search(spelling) or (_INSIDE.search(spelling) if len(spelling) >= _SHORTEST_INSIDE else None)
-        if hit is None or (hit.re is _INSIDE and len(hit[0]) < _SHORTEST_INSIDE):
+        if hit is None or (hit.re is _INSIDE.compiled and len(hit[0]) < _SHORTEST_INSIDE):
             continue
         short = len(spelling) <= MAX_NAME_CHARS
         plain = short and bool(_ROUND.match(spelling[: hit.start()]) and _ROUND.match(spelling[hit.end() :]))
@@ -201,7 +221,7 @@ _JOINED_NAME: Final = f"{_STOPS}{_any_names('', _JOIN, _JOIN)}"
 _TAIL: Final = r"(?:[_.\-]?[0-9]{1,6}|[_.\-][a-z0-9]{1,24}){0,4}+"
 _CLOSE: Final = r"""["'`*\\\])]{0,8}"""
 _ALONE: Final = r"[^\w\n]{0,16}"
-LABEL_TEXT: Final = re.compile(
+LABEL_TEXT: Final = LazyPattern(
     rf"{_TEXT_NAME}{_TAIL}{_CLOSE}(?:\s{{0,4}}(?:[:=]|[-~]>)|\s{{1,4}}(?:is|was|should\s{{1,2}}be|would\s{{1,2}}be)\b)"
     rf"|{_JOINED_NAME}{_TAIL}[^<>\n]{{0,64}}>"
     rf"|(?:\A|(?<=\n)){_ALONE}{_TEXT_NAME}{_TAIL}{_ALONE}\n"
@@ -211,14 +231,14 @@ LABEL_TEXT: Final = re.compile(
 )
 """In folded text: a label's name that is followed by what it says, or heads it."""
 
-ANSWER_PHRASE: Final = re.compile(_alternatives(r"\s{1,4}".join(map(re.escape, p.split())) for p in PHRASES))
+ANSWER_PHRASE: Final = LazyPattern(_alternatives(r"\s{1,4}".join(map(re.escape, p.split())) for p in PHRASES))
 
-CONTRACT_FIELD_IN_TEXT: Final = re.compile(
+CONTRACT_FIELD_IN_TEXT: Final = LazyPattern(
     rf"(?<![a-z])({_alternatives(f.replace('_', _SPACE) for f in CONTRACT_FIELDS)}){_CLOSE}\s{{0,2}}[:=]"
 )
 _CONTRACT: Final = {field.replace("_", ""): field for field in CONTRACT_FIELDS}
-_CONTRACT_NAME: Final = re.compile(rf"(?:{_AFFIX}_)*+({_alternatives(f.replace('_', '_?') for f in CONTRACT_FIELDS)})")
-_EXAMPLES: Final = re.compile(rf"(?<![a-z]){_words(EXAMPLE_WORDS, '_?', '_?')}(?![a-z])")
+_CONTRACT_NAME: Final = LazyPattern(rf"(?:{_AFFIX}_)*+({_alternatives(f.replace('_', '_?') for f in CONTRACT_FIELDS)})")
+_EXAMPLES: Final = LazyPattern(rf"(?<![a-z]){_words(EXAMPLE_WORDS, '_?', '_?')}(?![a-z])")
 
 
 @lru_cache(maxsize=8192)
