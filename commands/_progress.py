@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from runner.plan import ProgressEvent
 
 _EVERY: Final = 0.2
+_WIDTH: Final = 100
 _CLEAR: Final = "\r\x1b[K"
 
 
@@ -86,7 +88,13 @@ class TerminalLine:
     def _draw(self, now: float, text: str) -> None:
         if self._drawn_at is None or now - self._drawn_at >= _EVERY:
             self._drawn_at = now
-            self._write(_CLEAR + text)
+            self._write(_CLEAR + text[: self._columns() - 1])
+
+    def _columns(self) -> int:
+        with suppress(OSError, ValueError):
+            if self._stream is not None:
+                return os.get_terminal_size(self._stream.fileno()).columns or _WIDTH
+        return _WIDTH
 
     def _write(self, text: str) -> None:
         if self._stream is not None:

@@ -105,7 +105,7 @@ def test_show_tells_settings_state_and_counts(recorded: Program) -> None:
     assert shown["counts"]["accepted_first"] == 3
     assert shown["said"]["description"] == f"said {HOSTILE}"
     text = recorded("show", "r1").text
-    for said in ("state                 completed", "accepted_first      3", "description"):
+    for said in ("state                 completed", "accepted_first        3", "description"):
         assert said in text
 
 
