@@ -22,7 +22,6 @@ from commands._session import Session
 OK: Final = 0
 NO: Final = 1
 WRONG_USE: Final = 2
-INCOMPLETE: Final = 3
 UNAVAILABLE: Final = 4
 STOPPED: Final = {"SIGINT": 130, "SIGTERM": 143}
 
@@ -55,6 +54,9 @@ def guarded(state: Session, work: Callable[[], object]) -> int:
 
 
 def _tell_usage(state: Session, error: click.UsageError) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        say(error.format_message())
+        return
     if error.ctx is not None:
         say(error.ctx.get_usage())
         say(f"Try '{error.ctx.command_path} --help' for help.")

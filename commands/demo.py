@@ -11,7 +11,7 @@ import click
 
 from commands._click import Command
 from commands._drive import drive, fault_line
-from commands._failures import NO, OK, Refused
+from commands._failures import NO, OK, STOPPED, Refused
 from commands._options import option
 from commands._output import say, write_data
 from commands._summary import counts_line, usable_line
@@ -96,6 +96,8 @@ def _plan(endpoint: SimulatedEndpoint, run_id: str) -> RunPlan:
 def _run(store: Store, file: Path, plan: RunPlan) -> RunOutcome:
     with file.open("rb") as lines:
         outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop), lines)
+    if outcome.stopped_by in STOPPED:
+        raise click.Abort
     for fault in outcome.faults.kept:
         say(f"  {fault_line(fault, str(file))}")
     report = make_report(store, outcome.run_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import time
+
 from tests.cli.program import Program
 
 
@@ -25,3 +28,16 @@ def test_the_demo_takes_no_folder_that_is_there(program: Program) -> None:
     assert ended.code == 2
     assert "exists already" in ended.err
     assert list(program.folder.iterdir()) == []
+
+
+def test_a_demo_that_is_stopped_gives_no_verdict(program: Program) -> None:
+    process = program.start("demo")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if b"2. The incidents" in line:
+            break
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert b"Traceback" not in rest
