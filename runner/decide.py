@@ -58,11 +58,15 @@ MAY_FOLLOW: Final[Mapping[str | None, frozenset[str]]] = {
 
 
 class Past(NamedTuple):
-    """An event of the request. ``content`` is the raw body of a ``ModelCalled`` and else not looked at."""
+    """An event of the request. ``content`` is the raw body of a ``ModelCalled`` and else not looked at.
+
+    ``reply`` is what that body says, where its reader still has it; None has it read again.
+    """
 
     type: str
     payload: Mapping[str, Any]
     content: bytes | None
+    reply: Reply | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +324,8 @@ def recorded_reply(called: Past) -> Reply:
 
     Raises ``ImpossibleHistory`` where the body is gone (redacted) or is no reply.
     """
+    if called.reply is not None:
+        return called.reply
     if called.content is None:
         raise ImpossibleHistory("the body of a reply is no longer there")
     payload = called.payload

@@ -200,14 +200,12 @@ class Driver:
         finally:
             self.tally.in_flight -= 1
         told = classify(outcome)
-        event: tuple[Payload, bytes | None]
-        if isinstance(told, Reply) and isinstance(outcome, Exchange):
-            event = (model_called_payload(told, outcome, step.payload.attempt, step.payload.turn), outcome.body)
-        else:
-            assert isinstance(told, CallFailure)
-            event = self._failed(pending, step, told)
         self._count(told)
-        await self._append_with_decision(pending, event)
+        if isinstance(told, CallFailure):
+            await self._append_with_decision(pending, *self._failed(pending, step, told), None)
+        elif isinstance(outcome, Exchange):
+            called = model_called_payload(told, outcome, step.payload.attempt, step.payload.turn)
+            await self._append_with_decision(pending, called, outcome.body, told)
 
     def _failed(self, pending: Pending, step: StartCall, failure: CallFailure) -> tuple[Payload, bytes | None]:
         assert pending.began is not None
@@ -234,25 +232,29 @@ class Driver:
         if self.tally.down_in_a_row >= MAX_FAILURES_IN_A_ROW:
             self.endpoint_down = True
 
-    async def _append_with_decision(self, pending: Pending, event: tuple[Payload, bytes | None]) -> None:
+    async def _append_with_decision(
+        self, pending: Pending, payload: Payload, content: bytes | None, reply: Reply | None
+    ) -> None:
         """The outcome of a call and what follows from it at once are one append."""
-        payload, content = event
-        pending.past.append(Past(payload.TYPE, payload.model_dump(), content))
+        event = self._event(pending, payload, content)
+        before = list(pending.past)
+        pending.past.append(Past(event.type, event.payload, event.content, reply))
         step = self._decide(pending)
-        pending.past.pop()
-        events = [event]
-        if isinstance(step, Record):
-            events += step.events
-        await self._append(pending, events)
+        follows = step.events if isinstance(step, Record) else ()
+        pending.past = before
+        await self._append_events(pending, [event, *(self._event(pending, *one) for one in follows)])
 
     async def _append(self, pending: Pending, events: Sequence[tuple[Payload, bytes | None]]) -> None:
-        run_id, request_id = self.context.run_id, pending.recorded.request_id
-        new: list[NewEvent] = [
-            new_event(payload, run_id=run_id, request_id=request_id, content=content) for payload, content in events
-        ]
-        await self.writer.append(new, [Expected(run_id, request_id, pending.version)])
-        pending.version += len(new)
-        for event in new:
+        await self._append_events(pending, [self._event(pending, *one) for one in events])
+
+    def _event(self, pending: Pending, payload: Payload, content: bytes | None) -> NewEvent:
+        return new_event(payload, run_id=self.context.run_id, request_id=pending.recorded.request_id, content=content)
+
+    async def _append_events(self, pending: Pending, events: Sequence[NewEvent]) -> None:
+        expected = Expected(self.context.run_id, pending.recorded.request_id, pending.version)
+        await self.writer.append(events, [expected])
+        pending.version += len(events)
+        for event in events:
             pending.past.append(Past(event.type, event.payload, event.content))
             if event.type == "OutputAccepted":
                 self.tally.accepted += 1
