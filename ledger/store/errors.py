@@ -21,6 +21,12 @@ class NotALedger(LedgerError):
     """A database, or a file, that is not a replay ledger; or no database URL at all."""
 
 
+class BadLedgerUrl(NotALedger):
+    """A text that is no ledger's URL: wrong use, where its parent is about what was found there."""
+
+    exit_code = 2
+
+
 class LedgerUnreachable(LedgerError):
     """The database does not answer, or refused the credentials."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import unquote
 
-from ledger.store.errors import NotALedger
+from ledger.store.errors import BadLedgerUrl
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -43,7 +43,7 @@ class Place:
 
 
 def parse(url: str) -> Place:
-    """Read a ledger URL. Raises ``NotALedger``, naming what is accepted, for anything else."""
+    """Read a ledger URL. Raises ``BadLedgerUrl``, naming what is accepted, for anything else."""
     if url == "sqlite://":
         return Place("sqlite", url, None, "sqlite:// (in memory)")
     if url.startswith("sqlite:///"):
@@ -53,16 +53,16 @@ def parse(url: str) -> Place:
         # The text may be a mistyped URL with a password in it, so it is not repeated.
         scheme = url.split("://", maxsplit=1)[0] if "://" in url else ""
         named = f" (it begins with {scheme}://)" if re.fullmatch(r"[a-z0-9+]{1,30}", scheme) else ""
-        raise NotALedger(f"not a ledger's URL{named}: give {ACCEPTED}")
+        raise BadLedgerUrl(f"not a ledger's URL{named}: give {ACCEPTED}")
     return _postgres(found[1])
 
 
 def _sqlite(url: str) -> Place:
     name = url.removeprefix("sqlite:///")
     if name in {"", ":memory:"}:
-        raise NotALedger(f"the URL {url} names no file: give {ACCEPTED}")
+        raise BadLedgerUrl(f"the URL {url} names no file: give {ACCEPTED}")
     if "\0" in name or "?" in name:
-        raise NotALedger(f"a ledger's URL takes no options and no such file name: give {ACCEPTED}")
+        raise BadLedgerUrl(f"a ledger's URL takes no options and no such file name: give {ACCEPTED}")
     return Place("sqlite", url, Path(name), url)
 
 
@@ -70,7 +70,7 @@ def _postgres(rest: str) -> Place:
     base, mark, options = rest.partition("?")
     login, at, server = base.rpartition("@")
     if "@" in login or "/" in login:
-        raise NotALedger("in a URL's user and password, write @ as %40 and / as %2F")
+        raise BadLedgerUrl("in a URL's user and password, write @ as %40 and / as %2F")
     user, colon, password = login.partition(":")
     secrets = {password} if colon else set()
     secrets |= {found[2] for found in _PASSWORD_OPTION.finditer(options)}

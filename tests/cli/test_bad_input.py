@@ -173,7 +173,7 @@ def test_where_there_is_no_ledger_reading_ends_with_4_and_makes_none(program: Pr
 @pytest.mark.parametrize("url", ["mysql://ann:hunter22@host/db", "replay-ledger.db", "sqlite:///", "postgres"])
 def test_a_url_that_is_no_ledgers_is_refused(program: Program, url: str) -> None:
     ended = program("runs", "--ledger", url)
-    assert ended.code == 4
+    assert ended.code == 2
     assert "hunter22" not in ended.err
 
 
