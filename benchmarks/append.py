@@ -48,7 +48,7 @@ from ledger.events import (
 from ledger.projections.tables import fold
 from ledger.store import Batch, Head, Store, open_store
 from ledger.store.backend import RECORD_COLUMNS, insert_sql
-from ledger.store.changes import in_bulk, columns_of, statement
+from ledger.store.changes import columns_of, in_bulk, statement
 from ledger.store.plan import Planner
 from ledger.store.records import Rows
 

@@ -109,9 +109,8 @@ class Appender:
                 if not planner.rows.events:
                     self._backend.rollback()
                     return outcomes
-                self._backend.write(planner.rows)
                 head = planner.head()
-                self._backend.commit(head)
+                self._backend.finish(planner.rows, head)
             except BaseException:
                 self._cache.forget()
                 self._backend.rollback()

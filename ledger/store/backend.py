@@ -68,7 +68,7 @@ class Backend(Protocol):
         """Make the writing connection fit to append."""
 
     def exclusive(self) -> AbstractContextManager[object]:
-        """Held from ``begin`` to ``commit`` or ``rollback``."""
+        """Held from ``begin`` to ``finish``, ``commit`` or ``rollback``."""
 
     def begin(self, event_ids: Sequence[str], streams: Sequence[Stream]) -> Opening:
         """Begin a transaction, lock the head, and look up event ids and versions (0: no event yet)."""
@@ -82,6 +82,9 @@ class Backend(Protocol):
     def write(self, rows: Rows) -> None:
         """Write rows, within the transaction."""
 
+    def allow_idle(self) -> None:
+        """Let the transaction stay open while the client thinks; a server else ends it after a while."""
+
     def execute(self, sql: str, params: Params = NO_PARAMS) -> None:
         """Run a statement of our own, within the transaction."""
 
@@ -91,8 +94,11 @@ class Backend(Protocol):
     def write_head(self, head: Head) -> None:
         """Write the head of a ledger that begins, within the transaction."""
 
-    def commit(self, head: Head | None) -> None:
-        """Move the head (where given) and commit: durable once this returns."""
+    def finish(self, rows: Rows, head: Head) -> None:
+        """Write rows, move the head, and commit: durable once this returns."""
+
+    def commit(self) -> None:
+        """Commit what was written: durable once this returns."""
 
     def rollback(self) -> None:
         """End the transaction without a trace; no error where there is none or the connection is gone."""
@@ -149,12 +155,13 @@ def head_row(head: Head) -> Row:
 
 def as_head(row: Row) -> Head:
     """A head from ``HEAD_SQL``'s row. Raises ``LedgerMalformed`` where it cannot be one."""
-    head = Head(*row)
-    if not (isinstance(head.root, bytes) and isinstance(head.frontier, bytes) and isinstance(head.size, int)):
-        raise LedgerMalformed("the ledger's head is damaged: its hashes are no bytes")
-    if head.size < 0 or len(head.frontier) != HASH_BYTES * head.size.bit_count():
-        raise LedgerMalformed(f"the ledger's head is damaged: its frontier is not one of {head.size} events")
-    return head
+    origin, format_, size, root, frontier, recorded_at = row
+    # SQLite keeps what it is given, of any type.
+    if not (isinstance(root, bytes) and isinstance(frontier, bytes) and isinstance(size, int) and size >= 0):
+        raise LedgerMalformed("the ledger's head is damaged: values of the wrong kind")
+    if len(frontier) != HASH_BYTES * size.bit_count():
+        raise LedgerMalformed(f"the ledger's head is damaged: its frontier is not one of {size} events")
+    return Head(origin, format_, size, root, frontier, recorded_at)
 
 
 def as_known(rows: Sequence[Row]) -> dict[str, Known]:

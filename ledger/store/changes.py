@@ -53,12 +53,18 @@ def statement(change: Change, mark: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def bulk_update(change: Change) -> str:
-    """Postgres: an update of many rows, each once, given as one JSON array of objects."""
+def bulk_statement(change: Change) -> str:
+    """Postgres: an insert or update of many rows, each once, given as one JSON array of objects.
+
+    The table's own row type says what the JSON values are.
+    """
+    rows = f"json_populate_recordset(NULL::{change.table}, %s::json)"
+    if change.kind == "insert":
+        columns = ", ".join(columns_of(change))
+        return f"INSERT INTO {change.table} ({columns}) SELECT {columns} FROM {rows}"  # noqa: S608
     assigned = [f"{column} = v.{column}" for column in change.sets]
     assigned += [f"{column} = coalesce(t.{column}, v.{column})" for column in change.sets_if_null]
     where = " AND ".join(f"t.{column} = v.{column}" for column in change.key)
-    rows = f"json_populate_recordset(NULL::{change.table}, %s::json)"
     return f"UPDATE {change.table} AS t SET {', '.join(assigned)} FROM {rows} AS v WHERE {where}"  # noqa: S608
 
 

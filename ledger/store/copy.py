@@ -42,6 +42,7 @@ def copy_ledger(source: str, target: str, progress: Progress | None = None, *, f
             if table_names(connection):
                 raise CopyRefused(f"{copy.place.shown} is not empty: a copy needs a place of its own")
             run_migrations(connection)
+            copy.allow_idle()
             return _Copying(snapshot, copy, fold).run(progress)
 
 

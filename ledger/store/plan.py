@@ -16,7 +16,7 @@ from ledger.store.changes import RowChange, TableFold
 from ledger.store.envelope import SALT_BYTES, Envelopes, check, commitment
 from ledger.store.errors import EventIdReused, InvalidEvent, LedgerError, PartialBatch, VersionConflict
 from ledger.store.expected import Expected, holds
-from ledger.store.records import Batch, EventRow, Head, Known, Receipt, Rows, Stream, encode_content
+from ledger.store.records import Batch, Head, Known, Receipt, Rows, Stream, encode_content
 from ledger.upcast import upcast
 
 FIRST_TYPE: Final = "LedgerCreated"

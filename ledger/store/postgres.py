@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, Final, Literal, cast
 
 import orjson
@@ -33,7 +32,7 @@ from ledger.store.backend import (
     head_row,
     insert_sql,
 )
-from ledger.store.changes import Change, RowChange, bulk_update, columns_of, in_bulk, statement
+from ledger.store.changes import bulk_statement, columns_of, in_bulk, statement
 from ledger.store.errors import (
     ConnectionLost,
     LedgerBusy,
@@ -70,11 +69,15 @@ SET TIME ZONE 'UTC'; SET datestyle = 'ISO'; SET client_min_messages = warning;
 SET default_transaction_read_only = on
 """
 # A writer only ever looks rows up by key. Plans made while the tables were tiny must not scan them
-# once they are large, so every plan but look-ups is ruled out (see ``_own_connection``, too). Durability is not left to the role's
-# settings, and a writer that hangs does not hold the head for ever.
+# once they are large, so every plan but look-ups is ruled out (and few are kept: ``_own_connection``).
+# A plan that must scan all the same looks dear, so without ``jit = off`` it would be compiled first.
+# Durability is not left to the role's settings, and a writer that hangs, or is cut off, does not hold the
+# head for as long as others wait for it.
 _WRITER: Final = f"""
-RESET default_transaction_read_only; SET enable_seqscan = off; SET enable_hashjoin = off;
-SET enable_mergejoin = off; SET jit = off; SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '60s';
+RESET default_transaction_read_only;
+SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+SET enable_sort = off; SET enable_bitmapscan = off; SET jit = off;
+SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '20s';
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
 """
 
@@ -83,14 +86,19 @@ SELECT {KNOWN_COLUMNS} FROM events AS e
 LEFT JOIN contents AS c ON c.position = e.position LEFT JOIN redactions AS r ON r.position = e.position
 WHERE e.event_id = ANY(%s)
 """  # noqa: S608 - our own columns
-# max() over a LATERAL look-up: one descent of the index a stream.
+# One descent of an index a stream. These are kept prepared: with sorting and bitmaps ruled out, the
+# index that gives the order is the only way, however small the table was at first.
 _RUN_VERSIONS_SQL: Final = """
-SELECT asked.run_id, (SELECT max(e.run_version) FROM events AS e WHERE e.run_id = asked.run_id)
+SELECT asked.run_id, (
+  SELECT e.run_version FROM events AS e WHERE e.run_id = asked.run_id ORDER BY e.run_version DESC LIMIT 1
+)
 FROM unnest(%s::text[]) AS asked (run_id)
 """
 _REQUEST_VERSIONS_SQL: Final = """
-SELECT asked.run_id, asked.request_id, (SELECT max(e.request_version) FROM events AS e
-  WHERE e.run_id = asked.run_id AND e.request_id = asked.request_id)
+SELECT asked.run_id, asked.request_id, (
+  SELECT e.request_version FROM events AS e WHERE e.run_id = asked.run_id AND e.request_id = asked.request_id
+  ORDER BY e.request_version DESC LIMIT 1
+)
 FROM unnest(%s::text[], %s::text[]) AS asked (run_id, request_id)
 """
 _MOVE_HEAD_SQL: Final = (
@@ -198,7 +206,7 @@ class PostgresBackend:
         self.place = place
         self.engine = make_engine(place)
         self._writes = writes
-        self._writer: PoolProxiedConnection | None = None
+        self._writer: Connection | None = None
         self._lock = threading.RLock()
 
     def exclusive(self) -> AbstractContextManager[object]:
@@ -223,27 +231,29 @@ class PostgresBackend:
         if self._writer is None:
             owned = self._own_connection()
             with translated(self.place):
-                _driver(owned).execute(_WRITER)
+                owned.execute(_WRITER)
             self._writer = owned
-        return _driver(self._writer)
+        return self._writer
 
-    def _own_connection(self) -> PoolProxiedConnection:
+    def _own_connection(self) -> Connection:
+        """A connection outside the pool: closing it ends the session, and its settings and locks with it."""
         with translated(self.place):
-            connection = self.engine.raw_connection()
-            connection.detach()  # closing it then closes the session, and its settings and locks with it
-            # Nothing is prepared: a plan kept from when the tables were tiny may go by the wrong index.
-            _driver(connection).prepare_threshold = None
+            pooled = self.engine.raw_connection()
+            pooled.detach()
+            connection = _driver(pooled)
+            # Nothing is prepared unasked: a plan kept from when the tables were tiny may go by the wrong index.
+            connection.prepare_threshold = None
             return connection
 
     def begin(self, event_ids: Sequence[str], streams: Sequence[Stream]) -> Opening:
         connection = self.connection
         with translated(self.place), connection.pipeline():
             connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            head = connection.execute(HEAD_SQL + " FOR UPDATE")
+            head = connection.execute(HEAD_SQL + " FOR UPDATE", prepare=True)
             # A statement of its own: inside the one that waits for the lock, the clock would be
             # read before the wait.
             clock = connection.execute("SELECT clock_timestamp()")
-            known = connection.execute(_KNOWN_SQL, (list(event_ids),))
+            known = connection.execute(_KNOWN_SQL, (list(event_ids),), prepare=True)
             versions = self._ask_versions(connection, streams)
         row, now = head.fetchone(), clock.fetchone()
         if row is None or now is None:
@@ -259,9 +269,10 @@ class PostgresBackend:
         requests = [(run_id, request_id) for run_id, request_id in streams if request_id is not None]
         asked = []
         if runs:
-            asked.append(connection.execute(_RUN_VERSIONS_SQL, (runs,)))
+            asked.append(connection.execute(_RUN_VERSIONS_SQL, (runs,), prepare=True))
         if requests:
-            asked.append(connection.execute(_REQUEST_VERSIONS_SQL, tuple(map(list, zip(*requests, strict=True)))))
+            columns = tuple(map(list, zip(*requests, strict=True)))
+            asked.append(connection.execute(_REQUEST_VERSIONS_SQL, columns, prepare=True))
         return asked
 
     def erasable(self, positions: Sequence[int]) -> set[int]:
@@ -271,76 +282,60 @@ class PostgresBackend:
 
     def write(self, rows: Rows) -> None:
         with translated(self.place):
-            self._insert("events", rows.events)
-            self._insert("contents", rows.contents)
-            self._insert("tree_nodes", rows.nodes)
-            self._insert("redactions", rows.redactions)
-            if rows.redactions:
-                erased = [position for position, _ in rows.redactions]
-                self.connection.execute("DELETE FROM contents WHERE position = ANY(%s)", (erased,))
-            self._change(rows.changes)
+            self._copy_many(rows)
+            with self.connection.pipeline(), self.connection.cursor() as cursor:
+                _send(cursor, rows)
+
+    def finish(self, rows: Rows, head: Head) -> None:
+        # What COPY does not carry goes out in one breath, COMMIT and all: one wait for the server.
+        with translated(self.place):
+            self._copy_many(rows)
+            with self.connection.pipeline(), self.connection.cursor() as cursor:
+                _send(cursor, rows)
+                cursor.execute(_MOVE_HEAD_SQL, (head.size, head.root, head.frontier, head.recorded_at))
+                cursor.execute("COMMIT")
+
+    def _copy_many(self, rows: Rows) -> None:
+        for table, group in (("events", rows.events), ("contents", rows.contents)):
+            if len(group) < _COPY_FROM:
+                continue
+            columns = ", ".join(RECORD_COLUMNS[table])
+            with self.connection.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+                for row in group:
+                    copy.write_row(row)
 
     def write_checkpoints(self, checkpoints: Sequence[Checkpoint]) -> None:
-        with translated(self.place):
-            self._insert("checkpoints", checkpoints)
+        with translated(self.place), self.connection.cursor() as cursor:
+            cursor.executemany(insert_sql("checkpoints", "%s"), checkpoints)
 
     def write_head(self, head: Head) -> None:
         with translated(self.place):
-            self._insert("ledger_head", [head_row(head)])
+            self.connection.execute(insert_sql("ledger_head", "%s"), head_row(head))
 
-    def _insert(self, table: str, rows: Sequence[Row]) -> None:
-        if len(rows) >= _COPY_FROM:
-            self._copy(table, RECORD_COLUMNS[table], rows)
-        elif rows:
-            with self.connection.cursor() as cursor:
-                cursor.executemany(insert_sql(table, "%s"), rows)
-
-    def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        names = ", ".join(columns)
-        with self.connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
-            for row in rows:
-                copy.write_row(row)
-
-    def _change(self, changes: Sequence[RowChange]) -> None:
-        # COPY cannot be part of a pipeline, so the pipelines lie between the copies.
-        for copied, groups in groupby(in_bulk(changes), key=_is_copied):
-            if copied:
-                for change, values in groups:
-                    self._copy(change.table, columns_of(change), values)
-                continue
-            with self.connection.pipeline(), self.connection.cursor() as cursor:
-                for change, values in groups:
-                    if change.kind == "update":
-                        columns = columns_of(change)
-                        objects = [dict(zip(columns, row, strict=True)) for row in values]
-                        cursor.execute(bulk_update(change), (orjson.dumps(objects).decode(),))
-                    else:
-                        cursor.executemany(statement(change, "%s"), values)
+    def allow_idle(self) -> None:
+        with translated(self.place):
+            self.connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def execute(self, sql: str, params: Params = NO_PARAMS) -> None:
         with translated(self.place):
             self.connection.execute(_pyformat(sql), params)
 
-    def commit(self, head: Head | None) -> None:
-        connection = self.connection
-        with translated(self.place), connection.pipeline():
-            if head is not None:
-                connection.execute(_MOVE_HEAD_SQL, (head.size, head.root, head.frontier, head.recorded_at))
-            connection.execute("COMMIT")
+    def commit(self) -> None:
+        with translated(self.place):
+            self.connection.execute("COMMIT")
 
     def rollback(self) -> None:
         if self._writer is None:
             return
-        connection = _driver(self._writer)
-        if connection.info.transaction_status != TransactionStatus.IDLE:
+        if self._writer.info.transaction_status != TransactionStatus.IDLE:
             try:
-                connection.execute("ROLLBACK")
+                self._writer.execute("ROLLBACK")
             except psycopg.Error:
                 self.reconnect()
 
     def reconnect(self) -> None:
         if self._writer is not None:
-            with suppress(psycopg.Error, sa.exc.SQLAlchemyError):
+            with suppress(psycopg.Error):
                 self._writer.close()
             self._writer = None
 
@@ -382,14 +377,13 @@ class PostgresBackend:
 
     @contextmanager
     def driver_lock(self, run_id: str, holder: str) -> Iterator[None]:
-        owner = self._own_connection()
-        connection = _driver(owner)
+        connection = self._own_connection()
         try:
             with translated(self.place):
                 self._take_lock(connection, run_id, holder)
             yield
         finally:
-            owner.close()  # the session ends, and its lock with it
+            connection.close()  # the session ends, and its lock with it
 
     def _take_lock(self, connection: Connection, run_id: str, holder: str) -> None:
         (schema,) = _one(connection.execute("SELECT current_schema()"))
@@ -445,9 +439,23 @@ def _read_versions(cursors: Sequence[psycopg.Cursor[Row]]) -> dict[Stream, int]:
     return found
 
 
-def _is_copied(group: tuple[Change, list[tuple[Any, ...]]]) -> bool:
-    change, values = group
-    return change.kind == "insert" and len(values) >= _COPY_FROM
+def _send(cursor: psycopg.Cursor[Row], rows: Rows) -> None:
+    """Send what COPY does not carry, without waiting for answers (within a pipeline)."""
+    few = (("events", rows.events), ("contents", rows.contents))
+    always = (("tree_nodes", rows.nodes), ("redactions", rows.redactions))
+    for table, group in (*((t, g) for t, g in few if len(g) < _COPY_FROM), *always):
+        if group:
+            cursor.executemany(insert_sql(table, "%s"), group)
+    if rows.redactions:
+        erased = [position for position, _ in rows.redactions]
+        cursor.execute("DELETE FROM contents WHERE position = ANY(%s)", (erased,))
+    for change, values in in_bulk(rows.changes):
+        if change.kind == "delete":
+            cursor.executemany(statement(change, "%s"), values)
+            continue
+        columns = columns_of(change)
+        objects = [dict(zip(columns, row, strict=True)) for row in values]
+        cursor.execute(bulk_statement(change), (orjson.dumps(objects).decode(),))
 
 
 # Quoted text and casts are passed over; a percent sign means something to the driver.

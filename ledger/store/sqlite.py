@@ -283,15 +283,22 @@ class SqliteBackend:
         if rows:
             self.connection.executemany(insert_sql(table, "?"), rows)
 
+    def allow_idle(self) -> None:
+        """Nothing to do: SQLite never ends a transaction by itself."""
+
     def execute(self, sql: str, params: Params = NO_PARAMS) -> None:
         with translated(self.place):
             self.connection.execute(sql, params)
 
-    def commit(self, head: Head | None) -> None:
+    def finish(self, rows: Rows, head: Head) -> None:
+        self.write(rows)
         with translated(self.place):
-            if head is not None:
-                moved = (head.size, head.root, head.frontier, head.recorded_at)
-                self.connection.execute(_MOVE_HEAD_SQL, moved)
+            moved = (head.size, head.root, head.frontier, head.recorded_at)
+            self.connection.execute(_MOVE_HEAD_SQL, moved)
+            self.connection.execute("COMMIT")
+
+    def commit(self) -> None:
+        with translated(self.place):
             self.connection.execute("COMMIT")
 
     def rollback(self) -> None:

@@ -187,8 +187,10 @@ class Store:
         """One transaction in which nobody appends; commits at the end, or leaves no trace."""
         with self._backend.exclusive():
             try:
-                yield Transaction(self._backend, self._backend.begin((), ()).head)
-                self._backend.commit(None)
+                head = self._backend.begin((), ()).head
+                self._backend.allow_idle()
+                yield Transaction(self._backend, head)
+                self._backend.commit()
             except BaseException:
                 self._backend.rollback()
                 raise

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.store.changes import Change, RowChange, bulk_update, columns_of, in_bulk, statement
+from ledger.store.changes import Change, RowChange, bulk_statement, columns_of, in_bulk, statement
 
 INSERT = Change("insert", "t", ("run", "id"), ("a", "b"))
 SET_A = Change("update", "t", ("run", "id"), ("a",))
@@ -71,10 +71,13 @@ def test_many_rows_of_one_shape_are_one_group() -> None:
 
 
 def test_a_change_is_written_as_sql() -> None:
+    assert bulk_statement(INSERT) == (
+        "INSERT INTO t (a, b, run, id) SELECT a, b, run, id FROM json_populate_recordset(NULL::t, %s::json)"
+    )
     assert statement(INSERT, "?") == "INSERT INTO t (a, b, run, id) VALUES (?, ?, ?, ?)"
     assert statement(SET_A_KEEP_B, "%s") == "UPDATE t SET a = %s, b = coalesce(b, %s) WHERE run = %s AND id = %s"
     assert statement(CLEAR, "?") == "DELETE FROM t WHERE run = ?"
-    assert bulk_update(SET_A_KEEP_B) == (
+    assert bulk_statement(SET_A_KEEP_B) == (
         "UPDATE t AS t SET a = v.a, b = coalesce(t.b, v.b) FROM json_populate_recordset(NULL::t, %s::json) AS v "
         "WHERE t.run = v.run AND t.id = v.id"
     )

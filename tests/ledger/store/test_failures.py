@@ -8,8 +8,9 @@ import socket
 import sqlite3
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -124,7 +125,9 @@ def writing(url: str) -> Iterator[object]:
 
 @pytest.mark.postgresql
 @ON_POSTGRES
-def test_a_session_that_was_ended_is_replaced(store: Store, begun_url: str) -> None:
+def test_a_session_that_was_ended_is_replaced_without_a_word(
+    store: Store, begun_url: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     store.append(some(1))
     with plain_sql(begun_url) as sql:
         sql(
@@ -134,13 +137,12 @@ def test_a_session_that_was_ended_is_replaced(store: Store, begun_url: str) -> N
     assert store.append(some(1, first=2))[0].position == 3
     assert store.head().size == 3
     assert len(list(store.events())) == 3
+    assert capfd.readouterr() == ("", "")
+    assert [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}] == []
 
 
 class Proxy:
-    """Passes a Postgres connection on until it sees COMMIT; then it breaks, before or after passing that on.
-
-    It breaks once; later connections pass whole.
-    """
+    """Passes Postgres connections on. Once armed, breaks the first that sends COMMIT, having passed that on or not."""
 
     def __init__(self, port: int, *, pass_commit: bool) -> None:
         self._target, self._pass_commit = port, pass_commit
@@ -163,28 +165,40 @@ class Proxy:
             except OSError:
                 return
             server = socket.create_connection(("127.0.0.1", self._target))
-            threading.Thread(target=self._requests, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._replies, args=(server, client), daemon=True).start()
+            deaf = threading.Event()
+            threading.Thread(target=self._requests, args=(client, server, deaf), daemon=True).start()
+            threading.Thread(target=self._replies, args=(server, client, deaf), daemon=True).start()
 
-    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+    def _requests(self, client: socket.socket, server: socket.socket, deaf: threading.Event) -> None:
         with client, server:
             while data := client.recv(65536):
-                if self._armed and b"COMMIT" in data:
-                    self._armed = False
-                    self.broken += 1
-                    if self._pass_commit:
-                        client.shutdown(socket.SHUT_RDWR)  # the client hears no more; the server still reads
-                        server.sendall(data)
-                        server.recv(65536)
-                    return
-                server.sendall(data)
+                if not (self._armed and b"COMMIT" in data):
+                    server.sendall(data)
+                    continue
+                self._armed = False
+                self.broken += 1
+                deaf.set()  # whatever the server answers, the client does not hear it
+                if self._pass_commit:
+                    server.sendall(data + self._rest(client))
+                    time.sleep(0.2)
+                client.shutdown(socket.SHUT_RDWR)
+                server.shutdown(socket.SHUT_RDWR)
+                return
 
-    def _replies(self, server: socket.socket, client: socket.socket) -> None:
-        try:
+    def _rest(self, client: socket.socket) -> bytes:
+        """What else the client has to say before it waits for an answer."""
+        client.settimeout(0.2)
+        rest = b""
+        with suppress(TimeoutError):
+            while data := client.recv(65536):
+                rest += data
+        return rest
+
+    def _replies(self, server: socket.socket, client: socket.socket, deaf: threading.Event) -> None:
+        with suppress(OSError):
             while data := server.recv(65536):
-                client.sendall(data)
-        except OSError:
-            return
+                if not deaf.is_set():
+                    client.sendall(data)
 
 
 @pytest.mark.postgresql

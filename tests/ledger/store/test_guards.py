@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from ledger.store import Checkpoint, Store
+from ledger.store import Checkpoint, Store, open_store
 from ledger.store.records import EVENT_COLUMNS
-from tests.ledger.store.making import SHA, plain_sql, redaction, some
+from tests.harness import postgres
+from tests.ledger.store.making import SHA, Clock, plain_sql, redaction, some
 
 REFUSED = r"refused|UNIQUE|unique|constraint|datatype mismatch"
 ID = "'0197a3c0-0000-7000-8000-000000000001'"
@@ -42,18 +43,38 @@ def event(verb: str = "INSERT", **members: object) -> str:
     return f"{verb} INTO events VALUES {values(**members)}"
 
 
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A ledger with rows in every table: 299 requests at 2 to 300, the first erased by the event at 301.
+
+    One for all tests here: whatever they try, it stays as it is.
+    """
+    if request.param == "sqlite":
+        url, drop = f"sqlite:///{tmp_path_factory.mktemp('guarded') / 'ledger.db'}", None
+    else:
+        server: postgres.Server = request.getfixturevalue("postgres_server")
+        drop = server.create_database()
+        url = drop.render_as_string(hide_password=False)
+    with open_store(url, "create", clock=Clock()) as store:
+        store.append(some(299))
+        store.append([redaction(2)])
+        store.save_checkpoint(Checkpoint(10, store.root_at(10), "note"))
+    yield url
+    if drop is not None:
+        server.drop_database(drop)
+
+
 @pytest.fixture
-def full(store: Store, begun_url: str) -> Iterator[str]:
-    """A ledger with rows in every table: 299 requests at 2 to 300, the first erased by the event at 301."""
-    store.append(some(299))
-    store.append([redaction(2)])
-    store.save_checkpoint(Checkpoint(10, store.root_at(10), "note"))
-    before = store.head(), list(store.records())
-    yield begun_url
-    assert (store.head(), list(store.records())) == before
-    assert store.redactions() == [(2, 301)]
-    assert [checkpoint.note for checkpoint in store.checkpoints()] == ["note"]
-    assert store.read_nodes(1, 0, 1) == [store.root_at(256)]
+def full(guarded: str) -> Iterator[str]:
+    """That ledger; afterwards it must be as it was."""
+    with open_store(guarded, "read") as store:
+        before = store.head(), list(store.records())
+    yield guarded
+    with open_store(guarded, "read") as store:
+        assert (store.head(), list(store.records())) == before
+        assert store.redactions() == [(2, 301)]
+        assert [checkpoint.note for checkpoint in store.checkpoints()] == ["note"]
+        assert store.read_nodes(1, 0, 1) == [store.root_at(256)]
 
 
 UPDATES = [
@@ -141,7 +162,7 @@ def test_a_change_of_the_record_is_refused_by_both_databases(full: str, statemen
         sql(statement)
 
 
-@pytest.mark.parametrize("begun_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("guarded", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("statement", ON_SQLITE)
 def test_a_way_round_that_only_sqlite_has_is_refused(full: str, statement: str) -> None:
     with plain_sql(full) as sql:
@@ -151,7 +172,7 @@ def test_a_way_round_that_only_sqlite_has_is_refused(full: str, statement: str) 
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("begun_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("guarded", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("statement", ON_POSTGRES)
 def test_a_way_round_that_only_postgres_has_is_refused(full: str, statement: str) -> None:
     with plain_sql(full) as sql, pytest.raises(psycopg.Error, match="refused"):
@@ -159,7 +180,7 @@ def test_a_way_round_that_only_postgres_has_is_refused(full: str, statement: str
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("begun_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("guarded", ["postgresql"], indirect=True)
 def test_a_replication_role_does_not_switch_the_triggers_off(full: str) -> None:
     with plain_sql(full) as sql:
         sql("SET session_replication_role = replica")
