@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.store import open_store
+from ledger.store import open_store, sqlite_file
 from ledger.store.errors import (
     LedgerError,
     LedgerMalformed,
@@ -26,7 +26,7 @@ from ledger.store.errors import (
     UnsafeFilesystem,
 )
 from ledger.store.place import parse
-from tests.ledger.store.making import Clock, plain_sql, some
+from tests.ledger.store.making import Clock, accepted, plain_sql, redaction, some
 
 PASSWORD = "s3cret-of-mine"
 ON_SQLITE = pytest.mark.parametrize("begun_url", ["sqlite"], indirect=True)
@@ -210,7 +210,7 @@ def test_readers_see_what_is_appended_while_they_are_open(begun_url: str) -> Non
 
 UNPRIVILEGED = """
 import os, sys
-from ledger.store import open_store
+from ledger.store import open_store, sqlite_file
 from ledger.store.errors import LedgerError
 os.setgid(65534); os.setuid(65534)  # after the imports: the interpreter itself may lie in a closed folder
 try:
@@ -289,10 +289,8 @@ def test_a_network_file_system_is_refused_for_writing(
 
 @ON_SQLITE
 def test_a_writer_sets_what_durability_and_erasure_need(begun_url: str, tmp_path: Path) -> None:
-    from ledger.store import sqlite
-
-    with closing(sqlite.open_for_writing(parse(begun_url), create=False)) as connection:
-        sqlite.prepare(connection, parse(begun_url))
+    with closing(sqlite_file.open_for_writing(parse(begun_url), create=False)) as connection:
+        sqlite_file.prepare(connection, parse(begun_url))
         found = {
             name: connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("journal_mode", "synchronous", "secure_delete")
@@ -302,8 +300,6 @@ def test_a_writer_sets_what_durability_and_erasure_need(begun_url: str, tmp_path
 
 @ON_SQLITE
 def test_erased_content_is_nowhere_in_the_file(begun_url: str, tmp_path: Path) -> None:
-    from tests.ledger.store.making import accepted, redaction
-
     secret = b"the secret of incident 7"
     with open_store(begun_url, "write", clock=Clock()) as store:
         store.append([accepted("q1", content=secret), *some(5, first=2)])
@@ -319,8 +315,6 @@ def test_erased_content_is_nowhere_in_the_file(begun_url: str, tmp_path: Path) -
 
 @ON_SQLITE
 def test_traces_are_not_said_to_be_erased_while_a_reader_holds_them(begun_url: str, tmp_path: Path) -> None:
-    from ledger.store import sqlite
-
     with (
         open_store(begun_url, "write", clock=Clock()) as store,
         closing(sqlite3.connect(tmp_path / "begun.db", isolation_level=None)) as reader,
@@ -329,7 +323,6 @@ def test_traces_are_not_said_to_be_erased_while_a_reader_holds_them(begun_url: s
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM events").fetchone()
         store.append(some(5, first=6))
-        assert isinstance(sqlite.LOCK_SECONDS, int)
         assert store._backend.connection.execute("PRAGMA busy_timeout = 50")  # type: ignore[attr-defined]
         assert not store.erase_traces()
         reader.execute("COMMIT")
