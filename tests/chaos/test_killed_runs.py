@@ -13,6 +13,8 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -23,6 +25,8 @@ from ledger.events import Event
 from ledger.projections.rebuild import check
 from ledger.projections.report import report
 from ledger.store import Store
+from tests.cli.preloaded import Preloaded
+from tests.cli.program import clean_environment
 from tests.harness.mock_endpoint import MockEndpoint
 from tests.runner.playing import completion
 
@@ -98,36 +102,63 @@ def endpoint(mock_endpoint: Callable[..., MockEndpoint]) -> Iterator[MockEndpoin
     return mock_endpoint(script, delay_ms=25, loop=True)
 
 
+@pytest.fixture(scope="module")
+def preloaded() -> Iterator[Preloaded]:
+    """A process a call without a second of imports a call."""
+    waiting = Preloaded()
+    yield waiting
+    waiting.close()
+
+
+@dataclass
+class Shell:
+    """Starts the program in ``folder``, one call at a time."""
+
+    folder: Path
+    preloaded: Preloaded
+
+    def start(self, *words: str) -> int:
+        """Begin a call; gives its process's number."""
+        files = self._files()
+        for file in files:
+            file.write_bytes(b"")
+        return self.preloaded.start(words, self.folder, clean_environment(), files)
+
+    def end(self) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        return self.preloaded.wait(), self._files()[2].read_text("utf-8", "replace")
+
+    def _files(self) -> tuple[Path, Path, Path]:
+        return self.folder / "in", self.folder / "out", self.folder / "err"
+
+
 @pytest.mark.timeout(900)
 def test_a_run_killed_at_random_moments_and_resumed_ends_with_exactly_one_result_each(
-    ledger_url: str, endpoint: MockEndpoint, tmp_path: Path
+    ledger_url: str, endpoint: MockEndpoint, preloaded: Preloaded, tmp_path: Path
 ) -> None:
     chance = random.Random(20_261_130)
-    subprocess.run(
-        [*COMMAND, "db", "upgrade", "--ledger", ledger_url],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        check=True,
-        capture_output=True,
-    )
+    shell = Shell(tmp_path, preloaded)
+    shell.start("db", "upgrade", "--ledger", ledger_url)
+    assert shell.end()[0] == 0
     moments = Counter[str]()
     for number in range(KILLS):
         run_id = f"killed-{number}"
         file = write_requests(tmp_path / f"{run_id}.jsonl", run_id)
-        process = start(run_arguments(ledger_url, file, endpoint.base_url), folder=tmp_path)
         with open_ledger(ledger_url, "read") as watch:
+            process = shell.start(*run_arguments(ledger_url, file, endpoint.base_url))
             wait_for_events(watch, run_id, chance.randint(1, 4 * REQUESTS), process)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        assert shell.end()[0] in (-signal.SIGKILL, 0, 1)
         before, _, _ = events_by_request(ledger_url, run_id)
         decided = {request for request, events in before.items() if results_of(events)}
         open_calls = count_open(before)
-        resumed = start(["resume", run_id, str(file), "--ledger", ledger_url], folder=tmp_path)
-        _out, err = resumed.communicate(timeout=120)
-        if b"has ended" in err:
+        shell.start("resume", run_id, str(file), "--ledger", ledger_url)
+        code, said = shell.end()
+        if "has ended" in said:
             moments["after its end"] += 1
         else:
-            assert resumed.returncode in (0, 1), err.decode()
+            assert code in (0, 1), said
             moments["with calls open" if open_calls else "between calls"] += 1
         check_run(ledger_url, run_id, endpoint, before, decided, open_calls)
     assert moments["with calls open"] >= KILLS // 4, moments
@@ -135,11 +166,15 @@ def test_a_run_killed_at_random_moments_and_resumed_ends_with_exactly_one_result
         assert check(store) == []
 
 
-def wait_for_events(watch: Store, run_id: str, events: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for_events(watch: Store, run_id: str, events: int, process: int) -> None:
     """Until the run has so many events, or has ended: by progress, since a clock means little on a busy machine."""
     deadline = time.monotonic() + 60
-    while watch.version(run_id) < events and process.poll() is None:
+    while watch.version(run_id) < events:
         assert time.monotonic() < deadline, "the run did not get that far"
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
         time.sleep(0.002)
 
 

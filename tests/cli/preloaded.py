@@ -55,18 +55,29 @@ class Preloaded:
         timeout: float,
     ) -> int:
         """Make a call and wait for its exit code; a call that takes longer than ``timeout`` seconds is killed."""
+        number = self.start(words, folder, environment, streams)
+        killer = threading.Timer(timeout, os.kill, (number, signal.SIGKILL))
+        killer.start()
+        try:
+            return self.wait()
+        finally:
+            killer.cancel()
+
+    def start(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], streams: tuple[Path, Path, Path]
+    ) -> int:
+        """Begin a call and give its process's number. One at a time: ``wait`` before the next."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         call = Call(list(words), str(folder), dict(environment), *map(str, streams))
         self._process.stdin.write(json.dumps(asdict(call)) + "\n")
         self._process.stdin.flush()
-        number = int(self._process.stdout.readline())
-        killer = threading.Timer(timeout, os.kill, (number, signal.SIGKILL))
-        killer.start()
-        try:
-            return int(self._process.stdout.readline())
-        finally:
-            killer.cancel()
+        return int(self._process.stdout.readline())
+
+    def wait(self) -> int:
+        """The exit code of the call that was begun: negative where a signal ended it."""
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
 
     def close(self) -> None:
         assert self._process.stdin is not None
