@@ -153,14 +153,16 @@ def head_row(head: Head) -> Row:
     return 1, *head
 
 
-def as_head(row: Row) -> Head:
-    """A head from ``HEAD_SQL``'s row. Raises ``LedgerMalformed`` where it cannot be one."""
+def checked_head(row: Row | None, shown: str) -> Head:
+    """A head that can be built on, from ``HEAD_SQL``'s row. Raises ``LedgerMalformed`` where it is none."""
+    if row is None:
+        raise LedgerMalformed(f"{shown}: the ledger has no head")
     origin, format_, size, root, frontier, recorded_at = row
     # SQLite keeps what it is given, of any type.
     if not (isinstance(root, bytes) and isinstance(frontier, bytes) and isinstance(size, int) and size >= 0):
-        raise LedgerMalformed("the ledger's head is damaged: values of the wrong kind")
+        raise LedgerMalformed(f"{shown}: the ledger's head is damaged: values of the wrong kind")
     if len(frontier) != HASH_BYTES * size.bit_count():
-        raise LedgerMalformed(f"the ledger's head is damaged: its frontier is not one of {size} events")
+        raise LedgerMalformed(f"{shown}: the ledger's head is damaged: its frontier is not one of {size} events")
     return Head(origin, format_, size, root, frontier, recorded_at)
 
 

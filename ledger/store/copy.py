@@ -13,7 +13,7 @@ from itertools import islice
 
 from ledger.integrity.merkle import Frontier
 from ledger.store import read
-from ledger.store.backend import HEAD_SQL, Backend, Fetches, as_head
+from ledger.store.backend import HEAD_SQL, Backend, Fetches
 from ledger.store.changes import RowChange, TableFold, no_fold
 from ledger.store.envelope import Envelopes, check_members, commitment
 from ledger.store.errors import CopyRefused, InvalidEvent, LedgerMalformed
@@ -60,7 +60,7 @@ class _Copying:
 
     def __init__(self, source: Fetches, target: Backend, fold: TableFold) -> None:
         self._source, self._target, self._fold = source, target, fold
-        self._head = as_head(source.fetch(HEAD_SQL)[0])
+        self._head = Head(*source.fetch(HEAD_SQL)[0])
         self._envelopes = Envelopes(self._head.origin)
         self._frontier = Frontier()
         self._last_time: str | None = None

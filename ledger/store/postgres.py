@@ -20,14 +20,13 @@ from ledger.store.backend import (
     Opening,
     Params,
     Row,
-    as_head,
     as_known,
+    checked_head,
     head_row,
     insert_sql,
 )
 from ledger.store.changes import bulk_statement, columns_of, in_bulk, statement
 from ledger.store.errors import (
-    LedgerMalformed,
     LedgerReadOnly,
 )
 from ledger.store.place import Dialect, Place
@@ -53,8 +52,7 @@ SELECT {KNOWN_COLUMNS} FROM events AS e
 LEFT JOIN contents AS c ON c.position = e.position LEFT JOIN redactions AS r ON r.position = e.position
 WHERE e.event_id = ANY(%s)
 """  # noqa: S608 - our own columns
-# One descent of an index a stream. These are kept prepared: with sorting and bitmaps ruled out, the
-# index that gives the order is the only way, however small the table was at first.
+# One descent of an index a stream.
 _RUN_VERSIONS_SQL: Final = """
 SELECT asked.run_id, (
   SELECT e.run_version FROM events AS e WHERE e.run_id = asked.run_id ORDER BY e.run_version DESC LIMIT 1
@@ -120,16 +118,17 @@ class PostgresBackend:
         connection = self.connection
         with translated(self.place), connection.pipeline():
             connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            head = connection.execute(HEAD_SQL + " FOR UPDATE", prepare=True)
+            head = connection.execute(HEAD_SQL + " FOR UPDATE")
             # A statement of its own: inside the one that waits for the lock, the clock would be
             # read before the wait.
             clock = connection.execute("SELECT clock_timestamp()")
-            known = connection.execute(_KNOWN_SQL, (list(event_ids),), prepare=True)
+            known = connection.execute(_KNOWN_SQL, (list(event_ids),))
             versions = self._ask_versions(connection, streams)
         row, now = head.fetchone(), clock.fetchone()
-        if row is None or now is None:
-            raise LedgerMalformed(f"{self.place.shown}: the ledger has no head")
-        return Opening(as_head(row), _moment(now[0]), as_known(known.fetchall()), _read_versions(versions))
+        assert now is not None
+        return Opening(
+            checked_head(row, self.place.shown), _moment(now[0]), as_known(known.fetchall()), _read_versions(versions)
+        )
 
     def versions(self, streams: Sequence[Stream]) -> dict[Stream, int]:
         with translated(self.place):
@@ -140,10 +139,10 @@ class PostgresBackend:
         requests = [(run_id, request_id) for run_id, request_id in streams if request_id is not None]
         asked = []
         if runs:
-            asked.append(connection.execute(_RUN_VERSIONS_SQL, (runs,), prepare=True))
+            asked.append(connection.execute(_RUN_VERSIONS_SQL, (runs,)))
         if requests:
             columns = tuple(map(list, zip(*requests, strict=True)))
-            asked.append(connection.execute(_REQUEST_VERSIONS_SQL, columns, prepare=True))
+            asked.append(connection.execute(_REQUEST_VERSIONS_SQL, columns))
         return asked
 
     def erasable(self, positions: Sequence[int]) -> set[int]:

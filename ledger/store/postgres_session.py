@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ SET TIME ZONE 'UTC'; SET datestyle = 'ISO'; SET client_min_messages = warning;
 SET default_transaction_read_only = on
 """
 # A writer only ever looks rows up by key. Plans made while the tables were tiny must not scan them
-# once they are large, so every plan but look-ups is ruled out (and few are kept: ``own_connection``).
+# once they are large, so every plan but look-ups is ruled out, and none is kept (``own_connection``).
 # A plan that must scan all the same looks dear, so without ``jit = off`` it would be compiled first.
 # Durability is not left to the role's settings, and a writer that hangs, or is cut off, does not hold the
 # head for as long as others wait for it.
@@ -65,6 +66,10 @@ WHERE l.locktype = 'advisory' AND l.granted
   AND l.classid = %s AND l.objid = %s AND l.objsubid = 1
 """
 
+# A broken connection is for us to tell of, in an error; without a handler its driver's warning would
+# go to the terminal. Whoever sets logging up still sees it.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -82,7 +87,8 @@ def make_engine(place: Place) -> sa.Engine:
         url = sa.make_url(place.url)
         if "application_name" not in url.query:
             url = url.update_query_dict({"application_name": APPLICATION})
-        engine = sa.create_engine(url, connect_args=dict(_CONNECT), pool_pre_ping=True, max_overflow=15)
+        ours = {name: value for name, value in _CONNECT.items() if name not in url.query}
+        engine = sa.create_engine(url, connect_args=ours, pool_pre_ping=True, max_overflow=15)
     except (sa.exc.ArgumentError, ValueError):  # its text repeats the URL
         raise NotALedger(f"{place.shown}: not a Postgres URL") from None
     sa.event.listen(engine, "connect", _begin_session)
@@ -151,7 +157,7 @@ def own_connection(engine: sa.Engine, place: Place) -> Connection:
         pooled = engine.raw_connection()
         pooled.detach()
         connection = driver(pooled)
-        # Nothing is prepared unasked: a plan kept from when the tables were tiny may go by the wrong index.
+        # Nothing is prepared: a plan kept from when the tables were tiny may go by the wrong index.
         connection.prepare_threshold = None
         return connection
 

@@ -18,14 +18,13 @@ from ledger.store.backend import (
     Opening,
     Params,
     Row,
-    as_head,
     as_known,
+    checked_head,
     head_row,
     insert_sql,
 )
 from ledger.store.changes import in_bulk, statement
 from ledger.store.errors import (
-    LedgerMalformed,
     LedgerNotFound,
     LedgerReadOnly,
     LedgerUnreachable,
@@ -97,10 +96,8 @@ class SqliteBackend:
         with translated(self.place):
             connection.execute("BEGIN IMMEDIATE")
             row = connection.execute(HEAD_SQL).fetchone()
-            if row is None:
-                raise LedgerMalformed(f"{self.place.shown}: the ledger has no head")
             now = datetime.now(UTC)
-            return Opening(as_head(row), now, self._known(event_ids), self.versions(streams))
+            return Opening(checked_head(row, self.place.shown), now, self._known(event_ids), self.versions(streams))
 
     def _known(self, event_ids: Sequence[str]) -> dict[str, Known]:
         # Ids begin with their time, so most are larger than all that are there, and so are new.

@@ -10,7 +10,7 @@ from ledger.events import Event, NewEvent
 from ledger.integrity import merkle
 from ledger.store import read
 from ledger.store.append import Appender, Clock
-from ledger.store.backend import HEAD_SQL, NO_PARAMS, Backend, Params, Row, as_head
+from ledger.store.backend import HEAD_SQL, NO_PARAMS, Backend, Params, Row
 from ledger.store.changes import RowChange, TableFold
 from ledger.store.errors import LedgerError, LedgerMalformed
 from ledger.store.expected import Expected
@@ -126,11 +126,11 @@ class Store:
         return [(position, by) for position, by in rows]
 
     def head(self) -> Head:
-        """Where the log stands."""
+        """Where the log stands by its own account; whether that is true is for verify to say."""
         rows = self._backend.fetch(HEAD_SQL)
         if not rows:
             raise LedgerMalformed(f"{self.shown}: the ledger has no head")
-        return as_head(rows[0])
+        return Head(*rows[0])
 
     def root_at(self, size: int) -> bytes:
         """The root over the first ``size`` events, from stored nodes and leaf hashes.

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.events import Event
 from ledger.store import Store, Unreadable, read
-from ledger.store.errors import LedgerMalformed
+from ledger.store.errors import LedgerError, LedgerMalformed
 from tests.ledger.store.making import accepted, plain_sql, some, started
 
 
@@ -165,3 +165,13 @@ def test_a_head_that_is_gone_is_said(store: Store, begun_url: str) -> None:
         store.head()
     with pytest.raises(LedgerMalformed, match="no head"):
         store.append(some(1))
+
+
+@pytest.mark.parametrize("change", ["frontier = root", "size = size + 1"])
+def test_nothing_is_built_on_a_damaged_head(store: Store, begun_url: str, change: str) -> None:
+    store.append(some(2))
+    with plain_sql(begun_url) as sql:
+        sql(f"UPDATE ledger_head SET {change}")
+    assert store.head().size in {3, 4}
+    with pytest.raises(LedgerError):
+        store.append(some(1, first=3))
