@@ -253,7 +253,10 @@ class PostgresBackend:
                 take_lock(connection, run_id, holder)
             yield
         finally:
-            connection.close()  # the session ends, and its lock with it
+            # The end of the session frees the lock as well, but some time after ``close`` has returned.
+            with suppress(psycopg.Error):
+                connection.execute("SELECT pg_advisory_unlock_all()")
+            connection.close()
 
     def erase_traces(self) -> bool:
         """Nothing that a client could do: VACUUM, replicas and archives are the administrator's."""

@@ -7,10 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from ledger.store import open_store
 from ledger.store.errors import RunLocked
+from ledger.store.lock import lock_key
+from tests.harness import postgres
 from tests.ledger.store.making import Clock, plain_sql
 
 ROOT = Path(__file__).parents[3]
@@ -46,6 +50,18 @@ def test_a_lock_ends_with_the_work_even_where_that_fails(begun_url: str) -> None
             raise KeyError
         with store.driver_lock("run", "me"):
             pass
+
+
+def test_a_lock_is_free_once_its_work_has_ended_and_not_some_time_after(postgres_url: str) -> None:
+    with (
+        open_store(postgres_url, "create", clock=Clock()) as store,
+        psycopg.connect(postgres.libpq_url(make_url(postgres_url)), autocommit=True) as other,
+    ):
+        for _ in range(20):
+            with store.driver_lock("run", "me"):
+                pass
+            assert other.execute("SELECT pg_try_advisory_lock(%s)", (lock_key("public/run"),)).fetchone() == (True,)
+            other.execute("SELECT pg_advisory_unlock_all()")
 
 
 def test_the_lock_of_a_killed_process_is_free_at_once(begun_url: str) -> None:
