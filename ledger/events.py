@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -351,8 +350,7 @@ AFTER_TERMINAL_TYPES: Final = frozenset({"ReportIssued", "GradesRecorded"})
 """What may follow a run's terminal event. Reports never count these."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """An event before its append: what the writer knows of it.
 
     ``payload`` is the decoded form of ``payload_json`` (JCS bytes); folds read the former, the
@@ -410,11 +408,12 @@ def new_event(
     )
 
 
+_VARIANT: Final = "89ab"
+
+
 def new_event_id() -> str:
     """A UUIDv7 (RFC 9562, section 5.7): 48 bits of Unix milliseconds, 74 random bits."""
-    stamp = time.time_ns() // 1_000_000
-    rand = int.from_bytes(os.urandom(10), "big")
-    value = (stamp & (2**48 - 1)) << 80 | 0x7 << 76 | (rand >> 68 & 0xFFF) << 64
-    value |= 0b10 << 62 | (rand & (2**62 - 1))
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    stamp = f"{time.time_ns() // 1_000_000:012x}"
+    rand = os.urandom(10).hex()
+    # The digit after the version stands beside 12 random bits; the variant's has two of its own.
+    return f"{stamp[:8]}-{stamp[8:]}-7{rand[:3]}-{_VARIANT[int(rand[3], 16) & 3]}{rand[4:7]}-{rand[7:19]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -71,6 +72,7 @@ WHERE l.locktype = 'advisory' AND l.granted
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+_LOCK_WAITS: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.0)
 
 
 class _UtcText(Loader):
@@ -168,13 +170,21 @@ def driver(connection: PoolProxiedConnection) -> Connection:
 
 
 def take_lock(connection: Connection, run_id: str, holder: str) -> None:
-    """Lock a run for as long as the session lives. Raises ``RunLocked``, naming the holder."""
+    """Lock a run for as long as the session lives. Raises ``RunLocked``, naming the holder.
+
+    Asks for about a second before it gives up: the server may be a moment late to see that a process
+    has died.
+    """
     (schema,) = _one(connection.execute("SELECT current_schema()"))
     key = lock_key(f"{schema}/{run_id}")
     name = f"{APPLICATION}: {holder}".encode("ascii", "replace")[:63].decode("ascii")
     connection.execute("SELECT set_config('application_name', %s, false)", (name,))
-    (taken,) = _one(connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)))
-    if not taken:
+    for wait in _LOCK_WAITS:
+        (taken,) = _one(connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)))
+        if taken:
+            break
+        time.sleep(wait)
+    else:
         halves = (key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF)
         found = connection.execute(_HOLDER_SQL, halves).fetchone()
         # The name of another role's session is not shown to everybody.

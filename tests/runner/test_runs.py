@@ -148,7 +148,7 @@ async def test_transport_retries_are_a_budget_of_their_own(ledger_url: str) -> N
         await asyncio.sleep(30)
 
     scripts = [refusal(429, NO_DELAY), refusal(503, NO_DELAY), completion("no"), hang]
-    played = await play(ledger_url, [a_request()], *scripts, attempt_timeout="0.2")
+    played = await play(ledger_url, [a_request()], *scripts, attempt_timeout="1.5")
     assert played.story() == "RS RA IC MCS MCF MCS MCF MCS MC PF RT MCS MCF MCS MCF MCS MCF FA RC"
     assert [event.payload["attempt"] for event in played.of("ModelCallStarted")] == [1, 2, 3, 4, 5, 6]
     result = played.results[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -103,7 +102,7 @@ def append_run() -> Iterator[Callable[[list[NewEvent]], Store]]:
                     transaction.execute(f"DELETE FROM {table.name}")
             # The same runs again under other ids: a ledger forgets nothing.
             number = store.head().size
-            store.append([replace(event, run_id=f"run-{number}") for event in events])
+            store.append([event._replace(run_id=f"run-{number}") for event in events])
             return store
 
         yield append

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 
@@ -168,9 +167,9 @@ def test_a_known_id_with_another_event_behind_it_is_refused(store: Store, change
     event = accepted("q1", content=b"content")
     store.append([event])
     with pytest.raises(EventIdReused):
-        store.append([replace(event, **change)])  # type: ignore[arg-type]
+        store.append([event._replace(**change)])  # type: ignore[arg-type]
     (late,) = some(1)
-    (outcome, same) = store.append_group([Batch([late]), Batch([replace(late, **change)])])  # type: ignore[arg-type]
+    (outcome, same) = store.append_group([Batch([late]), Batch([late._replace(**change)])])  # type: ignore[arg-type]
     assert isinstance(outcome, list)
     assert isinstance(same, EventIdReused)
 
@@ -179,7 +178,7 @@ def test_an_event_without_content_is_not_the_same_with_some(store: Store) -> Non
     event = accepted("q1", content=None)
     store.append([event])
     with pytest.raises(EventIdReused):
-        store.append([replace(event, content=b"")])
+        store.append([event._replace(content=b"")])
 
 
 def test_an_id_twice_in_one_batch_is_refused(store: Store) -> None:
@@ -205,7 +204,7 @@ def test_an_event_whose_content_was_erased_is_still_known(store: Store) -> None:
     store.append([redaction(first.position)])
     assert store.append([event]) == [first]
     with pytest.raises(EventIdReused):
-        store.append([replace(event, content=None)])
+        store.append([event._replace(content=None)])
 
 
 # --- groups --------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ def test_what_is_wrong_with_one_batch_of_a_group_fails_that_one_alone(store: Sto
             Batch([accepted("late")], [Expected("run", None, 2)]),
             Batch([known]),
             Batch([known, accepted("new")]),
-            Batch([replace(known, content=b"x")]),
+            Batch([known._replace(content=b"x")]),
             Batch([accepted("q1")], [Expected("run", "q1", 1)]),
         ]
     )
@@ -281,7 +280,7 @@ def test_a_fold_that_cannot_read_a_payload_fails_its_batch_alone(ledger_url: str
 
 
 def changed(**members: object) -> NewEvent:
-    return replace(accepted("q1", content=b"c"), **members)  # type: ignore[arg-type]
+    return accepted("q1", content=b"c")._replace(**members)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +301,7 @@ def changed(**members: object) -> NewEvent:
         changed(salt=b"short"),
         changed(content=None, salt=bytes(32)),
         new_event(LedgerCreated(format=1, software_version="0", vkey=None), run_id=LEDGER_RUN_ID),
-        replace(redaction(1), run_id="run"),
+        redaction(1)._replace(run_id="run"),
         redaction(1),
         redaction(99),
     ],
