@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from ledger.events import (
 )
 from ledger.store import Store, Writer
 from runner.leakage import Finding, scan_request
-from runner.plan import Fault, Faults, InputDiffers, NoValidLine, Progress, ProgressEvent
+from runner.plan import Fault, Faults, InputDiffers, KeyInInput, NoValidLine, Progress, ProgressEvent
 from runner.prompts import messages
 from runner.requests import BadLine, ReplayRequest, RunIdentity, differs, parse_line, read_lines
 from runner.selection import Selection
@@ -40,6 +40,8 @@ MAX_HELD_BYTES: Final = 64 * 2**20
 
 LEAK_CODE: Final = "request_self_grading_leak"
 INVALID_CODE: Final = "request_invalid"
+UNSEARCHED: Final = frozenset({"opaque_blob", "nested_too_deep", "too_much_to_decode"})
+"""Rules that refuse what cannot be looked through: no label was seen, and none can be ruled out."""
 INTAKE_TYPES: Final = ("RequestAccepted", "RequestRejected", "LeakRejected")
 
 Line = tuple[int, int, bytes]
@@ -176,6 +178,16 @@ class Judge:
         return Leak(request.line, request.raw, None if id_leaks else request.request_id, findings)
 
 
+def refuse_secrets(lines: Iterable[Line], secrets: Sequence[bytes]) -> None:
+    """Raise ``KeyInInput`` at a line that holds one of our own secrets, before it is recorded or sent."""
+    for _, number, raw in lines:
+        if any(secret in raw for secret in secrets):
+            raise KeyInInput(
+                f"line {number} holds the API key (or the value of a header): it was neither recorded nor sent. "
+                "Take it out of the file, and change the key: it has been written down"
+            )
+
+
 def duplicate(request: ReplayRequest, first_line: int) -> BadLine:
     """The line as a bad one, since another has its request id."""
     return BadLine(
@@ -194,10 +206,12 @@ def fault_of(judged: BadLine | Leak) -> Fault:
     if isinstance(judged, BadLine):
         return Fault(judged.line, judged.code, judged.message, judged.request_id, judged.field)
     places = ", ".join(f"{f.path or '(whole request)'} ({f.rule})" for f in judged.findings[:5])
+    found = not UNSEARCHED.issuperset(finding.rule for finding in judged.findings)
+    what = "holds its own evaluation labels" if found else "cannot be searched for evaluation labels"
     return Fault(
         line=judged.line,
         code=LEAK_CODE,
-        message=f"the request holds its own evaluation labels: {places}",
+        message=f"the request {what}: {places}",
         request_id=judged.request_id,
         findings=judged.findings,
     )
@@ -215,14 +229,18 @@ class Intake:
     progress: Progress
     stop: StopSignal
     already: Iterator[RecordedLine] = field(default_factory=lambda: iter(()))
+    secrets: tuple[bytes, ...] = ()
     faults: Faults = field(default_factory=Faults)
     accepted: int = 0
+    matched: set[str] = field(default_factory=set)
+    """Of the request ids that were asked for, those that a line has."""
     _leaking_lines: dict[str, int] = field(default_factory=dict)
 
     async def run(self) -> bool:
         """Read to the end and write ``IntakeCompleted``; False where a stop came first."""
         self._skip_recorded()
         while group := list(itertools.islice(self.source, GROUP)):
+            refuse_secrets(group, self.secrets)
             events = [self._event(judged) for judged in self._without_duplicates(group)]
             if events:
                 await self.writer.append(events)
@@ -267,6 +285,8 @@ class Intake:
     def _without_duplicates(self, group: list[Line]) -> Iterator[Judged]:
         judged = [one for one in map(self.judge.judge, group) if one is not None]
         ids = [one.request_id for one in judged if isinstance(one, ReplayRequest)]
+        if self.judge.selection.request_ids is not None:
+            self.matched.update(one.request_id for one in judged if one.request_id is not None)
         first_lines = self._known_lines(ids)
         for one in judged:
             if isinstance(one, BadLine):

@@ -39,6 +39,10 @@ class InputDiffers(RunError):
     """The file given to a resume is not the one whose lines were recorded."""
 
 
+class KeyInInput(RunError):
+    """A line of the file holds our own API key. It is neither recorded nor sent."""
+
+
 class KeyMissing(RunError):
     """No API key, and nobody said that the endpoint needs none."""
 
@@ -166,3 +170,5 @@ class DryRun:
     faults: Faults
     first_body: bytes | None
     max_calls: int
+    unmatched: tuple[str, ...] = ()
+    """Request ids that were asked for and that no line has."""

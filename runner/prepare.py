@@ -114,7 +114,7 @@ def prepare_file(
     for prepared in preparation.prepare(_records(Path(path), format)):
         if prepared.labels:
             if labels_out is None:
-                message = "has evaluation labels, and there is no file to split them off to"
+                message = "has evaluation labels, and there is no file to split them off to (--labels-out)"
                 raise PrepareError(f"request {prepared.request_id} {message}", file=Path(path).name)
             line = orjson.dumps({"request_id": prepared.request_id, "labels": prepared.labels})
             labels_out.write(line.decode() + "\n")

@@ -74,7 +74,12 @@ class RecordedRun:
     model: str
     endpoint: Endpoint
     settings: RunSettings
-    intake_complete: bool
+    input_sha256: str | None
+    """Of the whole file; None where its intake was cut short."""
+
+    @property
+    def intake_complete(self) -> bool:
+        return self.input_sha256 is not None
 
 
 def run_state(ledger: Store, run_id: str) -> str | None:
@@ -97,19 +102,19 @@ def require_running(ledger: Store, run_id: str) -> None:
 def recorded_run(ledger: Store, run_id: str) -> RecordedRun:
     """Raises ``RunUnknown``, ``RunEnded``, or ``RunError`` where its settings are no longer all there."""
     require_running(ledger, run_id)
-    position, lines = next(
-        iter(ledger.rows("SELECT started_position, lines FROM runs WHERE run_id = :run_id", {"run_id": run_id}))
+    position, input_sha256 = next(
+        iter(ledger.rows("SELECT started_position, input_sha256 FROM runs WHERE run_id = :run_id", {"run_id": run_id}))
     )
     started = next(iter(ledger.events(run_id, after=position - 1, upto=position)))
     if not isinstance(started, Event):
         raise RunError(f"run {run_id} cannot be resumed: its first event, {position}, cannot be read")
     content = ledger.content(position)
     told = {} if content is None else json.loads(content)
-    return _recorded(run_id, started.payload, told, intake_complete=lines is not None)
+    return _recorded(run_id, started.payload, told, input_sha256)
 
 
 def _recorded(
-    run_id: str, payload: Mapping[str, Any], told: Mapping[str, Any], *, intake_complete: bool
+    run_id: str, payload: Mapping[str, Any], told: Mapping[str, Any], input_sha256: str | None
 ) -> RecordedRun:
     try:
         settings = RunSettings.from_recorded(payload["settings"], told.get("settings", {}))
@@ -124,7 +129,7 @@ def _recorded(
         model=payload["model"],
         endpoint=endpoint_of(payload["endpoint"]),
         settings=settings,
-        intake_complete=intake_complete,
+        input_sha256=input_sha256,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import BinaryIO, Final, Literal
 
@@ -20,6 +21,7 @@ from runner.endpoint import Endpoint
 from runner.intake import (
     INVALID_CODE,
     LEAK_CODE,
+    HashingReader,
     Intake,
     Judge,
     Leak,
@@ -28,12 +30,14 @@ from runner.intake import (
     fault_of,
     find_first_valid,
     recorded_lines,
+    refuse_secrets,
 )
 from runner.leakage import scan_body
 from runner.model_client import ModelClient
 from runner.plan import (
     DryRun,
     Faults,
+    InputDiffers,
     KeyMissing,
     Progress,
     ResumeOverrides,
@@ -54,6 +58,7 @@ from runner.recorded_run import (
     run_state,
 )
 from runner.requests import BadLine, ReplayRequest, RunIdentity, identity
+from runner.scrub import MIN_SECRET_CHARS
 from runner.selection import select
 from runner.settings import RunSettings
 from runner.stop import StopSignal
@@ -100,7 +105,8 @@ async def start_run(
             await writer.append(began, [Expected(run_id, None, before)])
             if blocked:
                 return RunOutcome(run_id, "blocked", (KEY_MISSING,))
-            intake = Intake(ledger, writer, run_id, judge, source, progress, stop)
+            secrets = _secrets(plan.api_key, plan.header_values)
+            intake = Intake(ledger, writer, run_id, judge, source, progress, stop, secrets=secrets)
             context = RunContext(run_id, variant, plan.model, plan.settings)
             async with _client(client, endpoint, plan.api_key, plan.header_values, plan.settings) as caller:
                 return await _intake_and_calls(intake, context, caller)
@@ -127,6 +133,8 @@ async def resume_run(
             raise KeyMissing(f"run {run_id} needs an API key")
         if not recorded.intake_complete and lines is None:
             raise RunError(f"run {run_id} was stopped while its file was read: give the file again")
+        if recorded.input_sha256 is not None and lines is not None:
+            _same_input(lines, recorded.input_sha256)
         settings = _overridden(recorded.settings, overrides)
         context = RunContext(run_id, recorded.variant, recorded.model, settings)
         async with Writer(ledger) as writer:
@@ -136,7 +144,8 @@ async def resume_run(
                 selection = select(settings, lines)
                 judge = Judge(recorded.identity, recorded.variant, selection, recorded.variant_override)
                 already = recorded_lines(ledger, run_id)
-                intake = Intake(ledger, writer, run_id, judge, Source(lines), progress, stop, already)
+                secrets = _secrets(overrides.api_key, overrides.header_values)
+                intake = Intake(ledger, writer, run_id, judge, Source(lines), progress, stop, already, secrets)
             async with _client(
                 client, recorded.endpoint, overrides.api_key, overrides.header_values, settings
             ) as caller:
@@ -168,7 +177,9 @@ def dry_run(lines: BinaryIO, plan: RunPlan) -> DryRun:
     variant = variant_for(who.candidate_variant_id)
     judge = Judge(who, variant, selection, plan.variant)
     faults, seen, body, accepted, left_out = Faults(), dict[bytes, int](), None, 0, 0
+    secrets = _secrets(plan.api_key, plan.header_values)
     for line in source:
+        refuse_secrets([line], secrets)
         judged: ReplayRequest | BadLine | Leak | None = judge.judge(line)
         if judged is None:
             left_out += 1
@@ -183,7 +194,8 @@ def dry_run(lines: BinaryIO, plan: RunPlan) -> DryRun:
         faults.add(fault_of(judged))
     blocked = bool(_blocking(faults, plan.settings))
     calls = 0 if blocked else accepted * variant.turns * plan.settings.max_attempts
-    return DryRun(run_id, source.count, accepted, left_out, faults, body, calls)
+    unmatched = selection.unmatched(key.decode() for key in seen)
+    return DryRun(run_id, source.count, accepted, left_out, faults, body, calls, unmatched)
 
 
 # --- what start and resume share -----------------------------------------------------------
@@ -197,7 +209,9 @@ async def _intake_and_calls(intake: Intake, context: RunContext, client: Client)
         await intake.writer.append([new_event(RunBlocked(failures=list(failures)), run_id=context.run_id)])
         return RunOutcome(context.run_id, "blocked", failures, faults=intake.faults)
     driver = _driver(intake.store, intake.writer, client, context, intake.stop, intake.progress)
-    return await _calls(driver, intake.faults)
+    outcome = await _calls(driver, intake.faults)
+    unmatched = intake.judge.selection.unmatched(intake.matched)
+    return replace(outcome, warnings=tuple(f"no line has the request id {one} that was asked for" for one in unmatched))
 
 
 def _blocking(faults: Faults, settings: RunSettings) -> tuple[str, ...]:
@@ -258,6 +272,19 @@ async def _client(
         proxy=settings.proxy,
     ) as client:
         yield client
+
+
+def _secrets(api_key: str | None, header_values: Mapping[str, str]) -> tuple[bytes, ...]:
+    """What no line may hold. Shorter ones are not searched for: they would be found in ordinary words."""
+    known = [api_key or "", *header_values.values()]
+    return tuple(secret.encode("utf-8") for secret in known if len(secret) >= MIN_SECRET_CHARS)
+
+
+def _same_input(lines: BinaryIO, sha256: str) -> None:
+    """The file was read whole before; one that is given again must be that one."""
+    reader = HashingReader(lines)
+    if reader.hexdigest() != sha256:
+        raise InputDiffers("the file given is not the one that was recorded; without it, the resume goes by the record")
 
 
 def _holder(actor: str, host: str | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -34,6 +34,10 @@ class Selection:
         if self.sample is not None and ordinal not in self.sample:
             return False
         return self.request_ids is None or request_id in self.request_ids
+
+    def unmatched(self, seen: Iterable[str]) -> tuple[str, ...]:
+        """Request ids that were asked for and are not among those seen."""
+        return tuple(sorted((self.request_ids or frozenset()) - frozenset(seen)))
 
 
 def select(settings: RunSettings, stream: BinaryIO) -> Selection:

@@ -11,7 +11,16 @@ import pytest
 from ledger import open_ledger
 from ledger.events import Event
 from ledger.projections.report import report
-from runner.plan import InputDiffers, KeyMissing, NoValidLine, ResumeOverrides, RunEnded, RunError, RunExists
+from runner.plan import (
+    InputDiffers,
+    KeyInInput,
+    KeyMissing,
+    NoValidLine,
+    ResumeOverrides,
+    RunEnded,
+    RunError,
+    RunExists,
+)
 from runner.replay import abandon_run, dry_run, resume_run, start_run
 from runner.stop import StopSignal
 from tests.runner.playing import (
@@ -368,3 +377,51 @@ async def test_a_report_as_of_an_earlier_position_is_the_report_of_that_moment(l
     assert then["outcome"] == "incomplete"
     assert outcomes(then) == {"accepted_first": 1, "not_started": 1}
     assert then["as_of"]["position"] == first_result
+
+
+async def test_a_line_that_holds_our_own_key_is_neither_recorded_nor_sent(ledger_url: str) -> None:
+    key = "sekret-0123456789abcdef"
+    requests = [a_request(1), a_request(2, user_prompt=f'curl -H "Authorization: Bearer {key}"')]
+    async with raw_server(completion()) as server:
+        with open_ledger(ledger_url, "create") as store:
+            with pytest.raises(KeyInInput, match="line 2 holds the API key") as refused:
+                await start_run(store, io.BytesIO(lines_of(requests)), a_plan(server.base_url, api_key=key))
+            assert key not in str(refused.value)
+            events = [event for event in store.events() if isinstance(event, Event)]
+            contents = store.contents([event.position for event in events])
+        assert server.requests == []
+    assert all(key.encode() not in content for content in contents.values())
+
+
+async def test_a_changed_file_given_to_a_resume_is_refused_though_its_intake_was_complete(ledger_url: str) -> None:
+    stop = StopSignal()
+
+    async def last_one(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stop.request()
+        writer.write(completion())
+
+    requests = [a_request(n) for n in range(1, 5)]
+    again = ResumeOverrides("tester", api_key="key-for-tests")
+    async with raw_server(last_one, completion()) as server:
+        with open_ledger(ledger_url, "create") as store:
+            await start_run(store, io.BytesIO(lines_of(requests)), a_plan(server.base_url), stop=stop)
+            changed = [*requests[:3], a_request(4, user_prompt="something else")]
+            with pytest.raises(InputDiffers, match="not the one that was recorded"):
+                await resume_run(store, "played", again, io.BytesIO(lines_of(changed)))
+            resumed = await resume_run(store, "played", again, io.BytesIO(lines_of(requests)))
+    assert resumed.state == "completed"
+
+
+async def test_a_request_id_that_no_line_has_is_told(ledger_url: str) -> None:
+    requests = [a_request(1), a_request(2)]
+    played = await play(ledger_url, requests, completion(), request_ids=("INC-2", "INC-9"))
+    assert played.outcome.warnings == ("no line has the request id INC-9 that was asked for",)
+    plan = a_plan("http://127.0.0.1:9/v1", api_key=None, request_ids=("INC-2", "INC-9"))
+    assert dry_run(io.BytesIO(lines_of(requests)), plan).unmatched == ("INC-9",)
+
+
+async def test_what_cannot_be_searched_is_not_said_to_hold_labels(ledger_url: str) -> None:
+    opaque = a_request(1, incident_context={"dump": "QUJD" * 30_000 + "!!!!"})
+    played = await play(ledger_url, [opaque, a_request(2)], completion(), on_leak="reject")
+    (fault,) = played.outcome.faults.kept
+    assert "cannot be searched for evaluation labels" in fault.message
