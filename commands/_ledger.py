@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import click
 
-from commands._failures import Refused
+from commands._failures import NO, OK, Refused
+from commands._output import say
 from commands._session import Session, session
 from ledger import open_ledger
 from ledger.events import LEDGER_RUN_ID
+from ledger.projections.projection import unreadable_positions
 from ledger.store import Store
 
 LATEST: Final = "latest"
@@ -60,6 +62,17 @@ def check_as_of(store: Store, as_of: int | str | None) -> int | str | None:
     if isinstance(as_of, int) and as_of > size:
         raise Refused(f"--as-of {as_of}: the ledger ends at position {size}")
     return as_of
+
+
+def tell_unreadable(store: Store, run_id: str, as_of: int | str | None) -> int:
+    """Say which of the run's events cannot be read, and give the exit code that follows: 1 where there is one."""
+    found = 0
+    for found, position in enumerate(unreadable_positions(store, run_id, as_of), start=1):
+        if found <= _SHOWN:
+            say(f"Event {position} cannot be read; nothing it says is in this.")
+    if found > _SHOWN:
+        say(f"... and {found - _SHOWN:,} more that cannot be read")
+    return NO if found else OK
 
 
 def typed_again(state: Session, *words: str) -> str:

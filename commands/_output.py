@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
 import click
 import orjson
 
+from commands._out_files import refuse_databases
 from ledger.render.safe import terminal
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 STDOUT: Final = "-"
 
@@ -80,7 +85,9 @@ def write_data(chunks: Iterable[bytes], out: str | None = None) -> None:
 def opened_out(out: str | None) -> Iterator[BinaryIO]:
     """Where data goes: standard output for None and ``-``, else a file that replaces ``out`` at the end.
 
-    Raises ``ReaderGone`` where nobody reads any more, ``OSError`` bearing a name where it cannot be written.
+    A file and a pipe get the bytes as they are; on a terminal nothing in them acts. Raises
+    ``ReaderGone`` where nobody reads any more, ``OutputRefused`` where ``out`` belongs to a ledger,
+    ``OSError`` bearing a name where it cannot be written.
     """
     with _stdout() if out is None or out == STDOUT else replacing(Path(out)) as file:
         yield file
@@ -91,7 +98,11 @@ def _stdout() -> Iterator[BinaryIO]:
     if sys.stdout is None:
         raise StandardOutputClosed("standard output is closed; write to a file with --out")
     try:
-        yield sys.stdout.buffer
+        if is_terminal(sys.stdout):
+            with _Shown(sys.stdout.buffer) as shown:
+                yield cast(BinaryIO, shown)
+        else:
+            yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise ReaderGone from None
@@ -101,14 +112,49 @@ def _stdout() -> Iterator[BinaryIO]:
         raise OSError(error.errno, error.strerror, "standard output") from None
 
 
+class _Shown(io.BufferedIOBase):
+    """Lines of UTF-8 on their way to a terminal: whatever in a line would act on it or hide is escaped.
+
+    Nothing is cut. A line goes out once it is whole, the last one at the end.
+    """
+
+    def __init__(self, target: BinaryIO) -> None:
+        self._target = target
+        self._begun: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        data = bytes(data)
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            self._show(line, b"\n")
+        if rest:
+            self._begun.append(rest)
+        return len(data)
+
+    def close(self) -> None:
+        if self._begun and not self.closed:
+            self._show(b"", b"")
+        super().close()
+
+    def _show(self, end_of_line: bytes, newline: bytes) -> None:
+        line = b"".join((*self._begun, end_of_line)).removesuffix(b"\r")
+        self._begun.clear()
+        self._target.write(terminal(line.decode("utf-8", "replace")).encode("utf-8") + newline)
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of ``path`` once all of it is on the disk; until then nothing changes.
 
-    A device or a pipe is written to as it is. Raises ``OSError`` bearing the name that was given.
+    A device or a pipe is written to as it is. Raises ``OSError`` bearing the name that was given,
+    ``OutputRefused`` where it is a database or belongs to one.
     """
     target = Path(os.path.realpath(path))
     try:
+        refuse_databases(path)
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             with target.open("wb") as direct:
                 yield direct

@@ -68,11 +68,21 @@ def make_plan(state: Session, given: dict[str, Any], *, needs_key: bool) -> tupl
         host=who.host,
         run_id=given["run_id"],
         variant=given["variant"],
-        tags=dict(given["tags"]),
+        tags=tags_from(given["tags"]),
         description=given["description"],
         git_commit=git_commit() if needs_key else None,
     )
     return plan, key.source
+
+
+def tags_from(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The tags by name. Raises ``Refused`` for a name that is given twice."""
+    tags: dict[str, str] = {}
+    for name, value in pairs:
+        if name in tags:
+            raise Refused(f"--tag: {name} is given twice")
+        tags[name] = value
+    return tags
 
 
 def _refuse_secrets(given: Mapping[str, Any], secrets: Iterable[str | None]) -> None:

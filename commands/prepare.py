@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,7 +13,8 @@ import click
 from commands._click import Command
 from commands._failures import Refused
 from commands._options import option, out_option
-from commands._output import opened_out, say
+from commands._out_files import refuse_shared
+from commands._output import STDOUT, opened_out, say
 from commands._run_options import VariantName
 from commands._types import Identifier
 from runner.prepare import FORMATS, PrepareError, PrepareOptions, prepare_file
@@ -66,6 +68,7 @@ def prepare(file: str, out: str | None, labels_out: str | None, **given: Any) ->
     named like an evaluation label, and what --label names, goes to a file of its own. A request that
     the leak guard would refuse is not written: nothing is, and the place is named.
     """
+    _refuse_shared_files(file, out, labels_out, given)
     prompts = {name: _text_of(given[f"{name}_file"]) for name in ("system_prompt", "user_prompt")}
     try:
         with ExitStack() as stack:
@@ -87,6 +90,15 @@ def prepare(file: str, out: str | None, labels_out: str | None, **given: Any) ->
         raise Refused(f"{file}: not UTF-8 text") from None
     repeated = f", {summary.repeated:,} of them repeated what was written already" if summary.repeated else ""
     say(f"{summary.records:,} records{repeated}; {summary.written:,} requests and {summary.labels:,} labels written.")
+
+
+def _refuse_shared_files(file: str, out: str | None, labels_out: str | None, given: Mapping[str, Any]) -> None:
+    if labels_out == STDOUT and out in (None, STDOUT):
+        raise Refused("--labels-out: standard output gets the requests; give the labels a file, or --out one")
+    inputs = {"the input": file}
+    inputs |= {f"--{name}-prompt-file": given[f"{name}_prompt_file"] for name in ("system", "user")}
+    outputs = {"--out": out, "--labels-out": labels_out}
+    refuse_shared(inputs, {said: None if name == STDOUT else name for said, name in outputs.items()})
 
 
 def _text_out(stack: ExitStack, out: str | None) -> TextIO:

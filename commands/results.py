@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from commands._click import Command
-from commands._ledger import check_as_of, find_run, open_for
+from commands._ledger import check_as_of, find_run, open_for, tell_unreadable
 from commands._options import as_of_option, option, out_option, run_argument
 from commands._output import format_for, write_data
 from ledger.projections.results import results as make_results
@@ -44,14 +44,19 @@ _EXTENSIONS: Final = {".jsonl": "jsonl", ".csv": "csv", ".txt": "table"}
 @as_of_option
 @out_option
 @click.pass_context
-def results(ctx: click.Context, /, run: str, form: str | None, as_of: int | str | None, out: str | None) -> None:
+def results(ctx: click.Context, /, run: str, form: str | None, as_of: int | str | None, out: str | None) -> int:
     """Print the results of a run.
 
     One for each request that has one, in the order of the file. What a model wrote is written as
-    it is to JSON lines, never as a formula to CSV, and escaped in a table. A text that was redacted
-    is null.
+    it is to JSON lines, never as a formula to CSV, and escaped in a table and on a terminal. A text
+    that was redacted is null.
+
+    \b
+    Exit: 0 whatever the run's verdict is; 1 an event of the run cannot be read.
     """
     store = open_for(ctx, "read")
-    found = make_results(store, find_run(store, run), check_as_of(store, as_of))
+    run_id, upto = find_run(store, run), check_as_of(store, as_of)
+    found = make_results(store, run_id, upto)
     chosen = form or format_for(out, _EXTENSIONS, terminal="table", otherwise="jsonl", stream=sys.stdout)
     write_data(_RENDER[chosen](found), out)
+    return tell_unreadable(store, run_id, upto)

@@ -16,7 +16,6 @@ from commands._output import is_terminal, json_line, say, write_data
 from commands._plan import make_plan
 from commands._run_options import run_options
 from commands._session import session
-from ledger.render.safe import terminal
 from runner.plan import DryRun, RunPlan
 from runner.replay import dry_run as try_dry
 from runner.replay import start_run
@@ -71,14 +70,17 @@ def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int
     say(f"Run {tried.run_id} would read {tried.lines:,} lines: {_dry_counts(tried)}.")
     say(f"It would make {tried.max_calls:,} calls at most to {plan.base_url}.")
     say("Nothing was called and nothing recorded.")
+    for one in tried.unmatched:
+        say(f"--request-id: no line has the id {one}")
     if as_json:
         write_data([json_line(_dry_facts(tried))])
     elif tried.first_body is not None:
         say("The first body as it would be sent:")
-        write_data([_shown_body(tried.first_body)])
+        write_data([tried.first_body, *([b"\n"] if is_terminal(sys.stdout) else [])])
     if tried.faults.leaking:
         return NO
-    return WRONG_USE if tried.faults.rejected and plan.settings.on_invalid == "abort" else OK
+    blocked = tried.faults.rejected and plan.settings.on_invalid == "abort"
+    return WRONG_USE if blocked or tried.unmatched else OK
 
 
 def _dry_counts(tried: DryRun) -> str:
@@ -97,6 +99,7 @@ def _dry_facts(tried: DryRun) -> dict[str, Any]:
         "rejected": tried.faults.rejected,
         "leaking": tried.faults.leaking,
         "left_out": tried.left_out,
+        "unmatched": list(tried.unmatched),
         "max_calls": tried.max_calls,
         "first_body": None if tried.first_body is None else tried.first_body.decode("utf-8"),
         "faults": [
@@ -104,10 +107,3 @@ def _dry_facts(tried: DryRun) -> dict[str, Any]:
             for f in tried.faults.kept
         ],
     }
-
-
-def _shown_body(body: bytes) -> bytes:
-    """The bytes as they are for a file or a pipe; escaped for a terminal."""
-    if is_terminal(sys.stdout):
-        return terminal(body.decode("utf-8")).encode() + b"\n"
-    return body

@@ -80,6 +80,12 @@ def pass_events(store: Store, of: Pass) -> Iterator[Event | Unreadable]:
     return checked(store.events(of.run_id, after=of.first - 1, upto=of.last))
 
 
+def unreadable_positions(store: Store, run_id: str, as_of: int | str | None = None) -> Iterator[int]:
+    """Positions of the events of the run's last pass that cannot be read, streamed. Errors as for ``report``."""
+    of = find_pass(store, run_id, resolve_as_of(store, as_of))
+    return (event.position for event in pass_events(store, of) if isinstance(event, Unreadable))
+
+
 _VALIDATE: Final = {name: cls.__pydantic_validator__.validate_python for name, cls in EVENT_TYPES.items()}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commands._out_files import OutputRefused
 from commands._output import format_for, is_terminal, replacing, say, wants_colour, write_data
 
 TINY_LIMIT = 4096
@@ -145,3 +148,63 @@ def test_a_closed_stream_is_no_terminal() -> None:
 def test_the_format_nobody_named_follows_the_reader(out: str | None, stream: io.StringIO, expected: str) -> None:
     chosen = format_for(out, {".csv": "csv"}, terminal="table", otherwise="jsonl", stream=stream)
     assert chosen == expected
+
+
+# --- what --out may not name ---------------------------------------------------------------
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "kept.db"
+    with contextlib.closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE kept (one)")
+    (tmp_path / "kept.db-locks").mkdir()
+    (tmp_path / "hard").hardlink_to(path)
+    (tmp_path / "soft").symlink_to("kept.db")
+    return path
+
+
+BESIDE = ("kept.db-wal", "kept.db-shm", "kept.db-journal", "kept.db-locks/a.lock", "kept.db-locks/deep/er", "soft-wal")
+
+
+@pytest.mark.parametrize("name", ["kept.db", "kept.db-locks/../kept.db", "hard", "soft", *BESIDE])
+def test_an_output_took_the_place_of_a_database_or_of_what_is_kept_beside_it(
+    database: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(database.parent)
+    before = database.read_bytes(), sorted(database.parent.rglob("*"))
+    for spelled in (name, str(database.parent / name)):
+        with pytest.raises(OutputRefused, match=re.escape(spelled)):
+            write_data([b"x"], spelled)
+    assert (database.read_bytes(), sorted(database.parent.rglob("*"))) == before
+
+
+@pytest.mark.parametrize("name", ["kept.db.json", "other-wal", "other-locks", "-wal"])
+def test_a_name_like_a_databases_is_free_where_there_is_no_such_database(database: Path, name: str) -> None:
+    write_data([b"x"], str(database.parent / name))
+    assert (database.parent / name).read_bytes() == b"x"
+
+
+# --- bytes on their way to a terminal ------------------------------------------------------
+
+
+class _Screen(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_no_format_prints_what_acts_on_a_terminal(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    data = 'a\x1b]0;owned\x07,"\u202e\x9b2J"\r\nsecond \xe9\n\nlast \x1b[2J'.encode()
+    shown = 'a\\x1b]0;owned\\x07,"\\u202e\\x9b2J"\nsecond \xe9\n\nlast \\x1b[2J'
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", _Screen(raw, encoding="utf-8"))
+    write_data(data[start : start + size] for start in range(0, len(data), size))
+    assert raw.getvalue().decode() == shown
+
+
+def test_a_pipe_gets_the_bytes_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw))
+    write_data([b"\x1b[2J\r\n\xff", b"\x9b"])
+    assert raw.getvalue() == b"\x1b[2J\r\n\xff\x9b"

@@ -84,3 +84,45 @@ def test_a_bad_option_is_named(program: Program, words: tuple[str, ...]) -> None
 def test_a_missing_file_is_named(program: Program) -> None:
     ended = program("prepare", "absent.jsonl")
     assert (ended.code, ended.err) == (2, "Error: absent.jsonl: no such file or directory\n")
+
+
+TICKETS = "number,description,resolution\n17,checkout is down,rolled back\n"
+MAPPED = ("--map", "incident_id=number", "--map", "context=description", "--label", "resolution")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--out", "t.csv", "--labels-out", "l"), "--out: t.csv is also the input"),
+        (("--out", "./link", "--labels-out", "l"), "--out: ./link is also the input"),
+        (("--out", "hard", "--labels-out", "l"), "--out: hard is also the input"),
+        (("--labels-out", "t.csv"), "--labels-out: t.csv is also the input"),
+        (("--out", "new", "--labels-out", "./new"), "--labels-out: ./new is also --out"),
+        (("--labels-out", "-"), "--labels-out: standard output gets the requests"),
+        (("--system-prompt-file", "p", "--out", "p", "--labels-out", "l"), "--out: p is also --system-prompt-file"),
+    ],
+)
+def test_an_output_took_the_place_of_the_input_or_of_the_other_output(
+    program: Program, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "t.csv").write_text(TICKETS)
+    (tmp_path / "p").write_text("Decide.")
+    (tmp_path / "link").symlink_to("t.csv")
+    (tmp_path / "hard").hardlink_to(tmp_path / "t.csv")
+    ended = program("prepare", "t.csv", *MAPPED, *words)
+    assert (ended.code, ended.out) == (2, b"")
+    assert says in ended.err
+    assert (tmp_path / "t.csv").read_text() == TICKETS
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hard", "link", "p", "t.csv"]
+
+
+def test_both_outputs_may_be_thrown_away(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TICKETS)
+    assert program("prepare", "t.csv", *MAPPED, "--out", "/dev/null", "--labels-out", "/dev/null").code == 0
+
+
+def test_labels_without_a_file_of_their_own_did_not_name_the_option(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TICKETS)
+    ended = program("prepare", "t.csv", *MAPPED)
+    assert ended.code == 2
+    assert "--labels-out" in ended.err

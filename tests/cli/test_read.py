@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,38 @@ def test_a_reader_that_has_seen_enough_ends_the_program_quietly(recorded: Progra
 
 def test_no_colour_is_printed_where_none_is_wanted(recorded: Program) -> None:
     assert "\x1b[" not in on_a_terminal(recorded, "runs", env={"NO_COLOR": "1"})
+
+
+def test_an_output_took_the_place_of_the_ledger(recorded: Program) -> None:
+    ledger = recorded.folder / "replay-ledger.db"
+    (recorded.folder / "link").symlink_to(ledger)
+    for verb in ("report", "results"):
+        for name in (ledger.name, ledger, "link", f"{ledger.name}-wal", f"{ledger.name}-locks/x"):
+            ended = recorded(verb, "r1", "--out", name)
+            assert (ended.code, ended.out) == (2, b""), name
+            assert "belongs to the database" in ended.err
+    assert recorded("report", "r1").code == 0
+
+
+@pytest.mark.parametrize("type_", ["ModelCalled", "RunCompleted"])
+def test_a_run_with_an_event_that_cannot_be_read_ended_with_0(recorded: Program, type_: str) -> None:
+    whole = recorded("results", "r1").out
+    with closing(sqlite3.connect(recorded.folder / "replay-ledger.db")) as ledger:
+        for (trigger,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            ledger.execute(f'DROP TRIGGER "{trigger}"')
+        (position,) = ledger.execute("SELECT min(position) FROM events WHERE type = ?", (type_,)).fetchone()
+        ledger.execute("UPDATE events SET payload = '{' WHERE position = ?", (position,))
+        ledger.commit()
+    results, report = recorded("results", "r1"), recorded("report", "r1")
+    assert (results.code, report.code) == (1, 1), results.err + report.err
+    assert len(results.out.splitlines()) == len(whole.splitlines())
+    assert report.json["failures"] == [f"unreadable:{position}"]
+    for ended in (results, report):
+        assert f"Event {position} cannot be read" in ended.err
+
+
+@pytest.mark.parametrize("words", ["results r1 --format csv", "results r1 --format jsonl", "report r1 --format json"])
+def test_a_format_for_machines_acted_on_the_terminal(recorded: Program, words: str) -> None:
+    seen = on_a_terminal(recorded, *words.split())
+    assert seen.startswith(("{", "schema_version", "run_id"))
+    assert not set(seen) & {"\x07", "\x1b", "\x9b"}

@@ -249,3 +249,18 @@ def test_a_reader_that_goes_away_does_not_change_the_verdict(program: Program, a
     assert process.stderr is not None
     assert b"Traceback" not in process.stderr.read()
     process.stderr.close()
+
+
+def test_a_tag_given_twice_lost_its_first_value(program: Program, three: Path) -> None:
+    ended = program("run", three, "--dry-run", "--tag", "a=b", "--tag", "a=c")
+    assert (ended.code, ended.err) == (2, "Error: --tag: a is given twice\n")
+
+
+def test_a_request_id_that_no_line_has_went_unnoticed(program: Program, against: Against, three: Path) -> None:
+    against()
+    asked = ("--request-id", "INC-1", "--request-id", "INC-77")
+    tried = program("run", three, "--dry-run", *asked)
+    assert tried.code == 2
+    assert "INC-77" in tried.err
+    assert program("run", three, "--dry-run", *asked, "--json").json["unmatched"] == ["INC-77"]
+    assert "INC-77" in next(line for line in program("run", three, *asked).err.splitlines() if "Warning: " in line)
