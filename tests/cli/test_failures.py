@@ -99,3 +99,12 @@ def test_a_closed_standard_stream_lends_its_number_to_nothing_else() -> None:
         env=dict(os.environ),
     )
     assert int(done.stderr) > 2
+
+
+def test_the_postgres_drivers_own_warnings_went_to_the_terminal() -> None:
+    program = (
+        "import cli, logging, commands.run, ledger.store.postgres_session\n"
+        "logging.getLogger('psycopg').warning('error ignored terminating %r', 'a connection')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
