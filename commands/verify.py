@@ -11,7 +11,10 @@ from commands._ledger import open_for
 from commands._options import json_option
 from commands._output import json_line, write_data
 from commands._progress import TerminalLine
+from ledger.integrity.verdict import Verdict
+from ledger.integrity.verify import unreadable
 from ledger.integrity.verify import verify as verify_ledger
+from ledger.store.errors import LedgerMalformed
 
 
 @click.command(
@@ -35,9 +38,17 @@ def verify(ctx: click.Context, /, as_json: bool) -> int:
     something is unproven.
     """
     with TerminalLine(sys.stderr) as line:
-        verdict = verify_ledger(open_for(ctx, "read"), progress=line.events)
+        verdict = _judged(ctx, line)
     if as_json:
         write_data([json_line(verdict.as_dict())])
     else:
         write_data(line.encode("utf-8") + b"\n" for line in verdict.lines())
     return verdict.exit_code
+
+
+def _judged(ctx: click.Context, line: TerminalLine) -> Verdict:
+    try:
+        store = open_for(ctx, "read", even_damaged=True)
+    except LedgerMalformed as error:  # a database that cannot even be opened is no whole record
+        return unreadable(error)
+    return verify_ledger(store, progress=line.events)

@@ -43,7 +43,7 @@ class Finding(NamedTuple):
     """Something that does not match. Findings alike at adjacent positions are one, up to ``last``.
 
     ``position`` is null for what belongs to no event. ``member`` is a member of the envelope or
-    ``payload``, ``content``, ``salt``, ``encoding``, or a table's name.
+    ``payload``, ``content``, ``salt``, ``encoding``, a table's name, or ``database file``.
     """
 
     position: int | None
@@ -81,14 +81,15 @@ class Window(NamedTuple):
 class Verdict:
     """The outcome of one verification.
 
-    ``size`` and ``root`` are the head's. ``events``: rows read. ``findings`` holds the first
+    ``origin``, ``size`` and ``root`` are the head's, None where it has none that can be read.
+    ``events``: rows read. ``findings`` holds the first
     ``MAX_FINDINGS``, ``findings_left_out`` counts the rest; so with ``redactions`` and
     ``open_runs`` and ``MAX_LISTED``. ``unproven``: plain sentences.
     """
 
-    origin: str
-    size: int
-    root: str
+    origin: str | None
+    size: int | None
+    root: str | None
     events: int
     findings: tuple[Finding, ...]
     findings_left_out: int
@@ -122,8 +123,10 @@ class Verdict:
 
     def lines(self) -> Iterator[str]:
         """For people: the verdict, why, what was redacted, and what it does not prove."""
-        yield f"{self.result}  {printable(self.origin)}"
-        yield f"  {self.events} events read and hashed again; the head says size {self.size}, root {self.root}"
+        origin = "a ledger of unknown origin" if self.origin is None else printable(self.origin)
+        said = "no head could be read" if self.size is None else f"the head says size {self.size}, root {self.root}"
+        yield f"{self.result}  {origin}"
+        yield f"  {self.events} events read and hashed again; {said}"
         yield from self._finding_lines()
         yield from _listed("Unproven", self.unproven)
         yield from _listed("Runs without an end", self.open_runs, self.open_runs_left_out)

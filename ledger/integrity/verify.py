@@ -17,14 +17,16 @@ from typing import Final
 
 import orjson
 
+from ledger.integrity.guards import faulty_guards
 from ledger.integrity.merkle import FANOUT_BITS
+from ledger.integrity.survey import DATABASE_FILE, Survey, check_file, survey
 from ledger.integrity.verdict import MAX_FINDINGS, MAX_LISTED, Findings, Kind, Verdict, Window, printable
 from ledger.integrity.walk import Progress, Walk
 from ledger.projections import rebuild
 from ledger.projections.counts import counts
 from ledger.projections.scratch import UnreadableEvent
 from ledger.store import Store
-from ledger.store.errors import LedgerBusy, LedgerMalformed
+from ledger.store.errors import LedgerBusy, LedgerMalformed, NotALedger, StatementRefused
 
 
 def verify(store: Store, *, progress: Progress | None = None) -> Verdict:
@@ -34,22 +36,62 @@ def verify(store: Store, *, progress: Progress | None = None) -> Verdict:
     finding; that the database does not answer is a ``LedgerError``.
     """
     found = Findings()
-    walk = Walk(store, found)
     unchecked: list[str] = []
-    stages: tuple[Callable[[], None], ...] = (
-        lambda: walk.run(progress),
-        lambda: _check_versions(store, found),
-        lambda: _check_strays(store, found),
-        lambda: _check_projections(store, found, unchecked),
-    )
-    for stage in stages:
+    try:
+        seen = survey(store, found)
+    except LedgerMalformed as error:
+        return unreadable(error)
+    walk = None if seen.head is None else Walk(store, found, seen.head, head_sound=seen.head_sound)
+    if walk is None:
+        unchecked.append("the events: without the head nobody knows their origin, so they were not hashed again")
+    for name, stage in _stages(store, found, unchecked, seen, walk, progress):
         try:
             stage()
         except UnreadableEvent as error:
             found.add(error.position, "payload", "edited", "no projection can take this event")
         except LedgerMalformed as error:
-            found.add(walk.last_position + 1, "database", "edited", printable(error))
-    return _verdict(walk, found, unchecked)
+            found.add(walk.last_position + 1 if walk else None, "database", "edited", printable(error))
+        except (NotALedger, StatementRefused):
+            if seen.whole:
+                raise
+            unchecked.append(f"{name}: a table or a column that this needs is gone")
+    return _verdict(seen, walk, found, unchecked)
+
+
+def unreadable(error: LedgerMalformed) -> Verdict:
+    """The verdict on a database so damaged that not even its tables can be listed."""
+    found = Findings()
+    found.add(None, DATABASE_FILE, "edited", printable(error))
+    return _verdict(Survey(whole=False, head=None, head_sound=False), None, found, ["the events: none could be read"])
+
+
+def _stages(
+    store: Store, found: Findings, unchecked: list[str], seen: Survey, walk: Walk | None, progress: Progress | None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What is checked, each under the name by which it is said that it could not be."""
+    yield "the database file", lambda: check_file(store, found)
+    if walk is not None:
+        yield "the events", lambda: walk.run(progress)
+    yield "versions", lambda: _check_versions(store, found)
+    if seen.head_sound:
+        yield "rows of no event", lambda: _check_strays(store, found)
+        yield "the projection tables", lambda: _check_projections(store, found, unchecked)
+    else:
+        unchecked.append("the projection tables, and rows of no event: there is no sound head to go by")
+    yield "the database's guards", lambda: _check_guards(store, unchecked)
+
+
+# --- guards --------------------------------------------------------------------------------
+
+
+def _check_guards(store: Store, unchecked: list[str]) -> None:
+    faulty = faulty_guards(store)
+    if faulty:
+        more = [f"and {len(faulty) - MAX_LISTED} more"] if len(faulty) > MAX_LISTED else []
+        unchecked.append(
+            "that nobody changed rows past the database's own guards, which are not as they were made: "
+            + ", ".join([*faulty[:MAX_LISTED], *more])
+        )
 
 
 # --- versions ------------------------------------------------------------------------------
@@ -152,26 +194,27 @@ def _check_projections(store: Store, found: Findings, unchecked: list[str]) -> N
 # --- the verdict ---------------------------------------------------------------------------
 
 
-def _verdict(walk: Walk, found: Findings, unchecked: list[str]) -> Verdict:
-    window = _window(walk)
-    open_runs = [printable(run_id) for run_id in walk.open_runs]
+def _verdict(seen: Survey, walk: Walk | None, found: Findings, unchecked: list[str]) -> Verdict:
+    head = seen.head if seen.head_sound else None
+    window = None if walk is None else _window(walk)
+    open_runs = [] if walk is None else [printable(run_id) for run_id in walk.open_runs]
     return Verdict(
-        origin=walk.head.origin,
-        size=walk.head.size,
-        root=walk.head.root.hex(),
-        events=walk.events,
+        origin=None if seen.head is None else seen.head.origin,
+        size=None if head is None else head.size,
+        root=None if head is None else head.root.hex(),
+        events=0 if walk is None else walk.events,
         findings=found.sorted(),
         findings_left_out=found.left_out,
-        unproven=tuple(_unproven(walk, window, unchecked)),
+        unproven=(*(() if walk is None else _unproven(walk, window)), *unchecked),
         unsigned=window,
         open_runs=tuple(open_runs[:MAX_LISTED]),
         open_runs_left_out=max(0, len(open_runs) - MAX_LISTED),
-        redactions=tuple(walk.redactions),
-        redactions_left_out=walk.redactions_left_out,
+        redactions=() if walk is None else tuple(walk.redactions),
+        redactions_left_out=0 if walk is None else walk.redactions_left_out,
     )
 
 
-def _unproven(walk: Walk, window: Window | None, unchecked: list[str]) -> Iterator[str]:
+def _unproven(walk: Walk, window: Window | None) -> Iterator[str]:
     if window is not None:
         minutes = "an unknown number of" if window.minutes is None else window.minutes
         yield (
@@ -183,7 +226,6 @@ def _unproven(walk: Walk, window: Window | None, unchecked: list[str]) -> Iterat
         yield f"stored checkpoints that match the events but are signed by keys that nobody named: {walk.checkpoints}"
     if walk.open_runs:
         yield f"runs without a terminal event, of which nobody knows what they still had to do: {len(walk.open_runs)}"
-    yield from unchecked
 
 
 def _window(walk: Walk) -> Window | None:

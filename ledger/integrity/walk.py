@@ -20,7 +20,7 @@ from ledger.store import Store
 from ledger.store.envelope import FORMAT
 from ledger.store.errors import LedgerMalformed
 from ledger.store.read import decoded
-from ledger.store.records import EVENT_COLUMNS, Record, Unreadable
+from ledger.store.records import EVENT_COLUMNS, Head, Record, Unreadable
 
 Progress = Callable[[int, int], None]
 """Called now and then with (events done, events in all)."""
@@ -67,14 +67,16 @@ class Cursor:
 class Walk:
     """The pass and what it learned; what does not match goes to ``found``.
 
-    Others may append meanwhile. The head is read first and the events up to it are judged; what
+    ``head_sound``: whether ``head`` is the stored one, to be compared with what was read.
+
+    Others may append meanwhile. The head was read first and the events up to it are judged; what
     other tables say of later events is left to the next verification, so long as a head read
     after them covers it.
     """
 
-    def __init__(self, store: Store, found: Findings) -> None:
+    def __init__(self, store: Store, found: Findings, head: Head, *, head_sound: bool = True) -> None:
         self._store, self._found = store, found
-        self.head = store.head()
+        self.head, self._head_sound = head, head_sound
         self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}))
         self._checkpoints = Cursor("checkpoints", store.rows(_CHECKPOINTS_SQL, {}))
         self._size_after = self.head.size
@@ -95,7 +97,8 @@ class Walk:
         """Read every event and compare; then the head with what was read. Raises ``LedgerMalformed``."""
         self._redactions.open()
         self._checkpoints.open()
-        self._size_after = self._store.head().size
+        if self._head_sound:
+            self._size_after = self._store.head().size
         for record, event in _decoded(self._store.records(upto=self.head.size)):
             self._take(record, event)
             if progress is not None and self.events % PROGRESS_EVERY == 0:
@@ -220,9 +223,11 @@ class Walk:
 
     def _check_head(self) -> None:
         head, end = self.head, self.last_position
-        self._compare_head("format", head.format, FORMAT)
         if not self.events:
             self._found.add(1, "events", "truncated", "a ledger has its first event at least")
+        if not self._head_sound:
+            return
+        self._compare_head("format", head.format, FORMAT)
         if head.size > end:
             self._found.add(end + 1, "events", "truncated", "the head says that there are more events", last=head.size)
         elif self._gapless:

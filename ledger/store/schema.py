@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from ledger.store.errors import LedgerNewer, LedgerNotFound, LedgerNotMigrated, NotALedger
 
@@ -11,6 +11,7 @@ SCHEMA_VERSION: Final = "0001"
 
 VERSION_TABLE: Final = "alembic_version"
 HEAD_TABLE: Final = "ledger_head"
+RECORD_TABLES: Final = ("events", "contents", "redactions", "tree_nodes", "checkpoints", HEAD_TABLE)
 REVISION_SQL: Final = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
 
 
@@ -29,11 +30,21 @@ def require_ledger(tables: set[str], shown: str) -> None:
         raise LedgerNotFound(f"{shown}: the database is empty, there is no ledger in it")
 
 
+def resembles_ledger(tables: set[str]) -> bool:
+    """Are so many of the record's tables there that this is a ledger, though perhaps a damaged one?"""
+    return len(tables.intersection(RECORD_TABLES)) > len(RECORD_TABLES) // 2
+
+
+def is_revision(revision: object) -> TypeGuard[str]:
+    """Could this be a revision of ours: digits and nothing else?"""
+    return isinstance(revision, str) and revision.isascii() and revision.isdigit()
+
+
 def check_revision(revision: str | None, shown: str) -> None:
     """Raise ``LedgerNewer`` or ``LedgerNotMigrated``, naming both versions, unless it is ours."""
     if revision == SCHEMA_VERSION:
         return
-    if revision is None or not revision.isdigit():
+    if revision is None or not is_revision(revision):
         raise NotALedger(f"{shown}: the database is at revision {revision!a}, which is no ledger's")
     both = f"the ledger's schema is version {revision}, this program's is {SCHEMA_VERSION}"
     if revision > SCHEMA_VERSION:

@@ -1,0 +1,69 @@
+"""Are the triggers that keep the record append-only there, as they were made, and switched on?
+
+A trigger that is gone proves nothing wrong: no hash covers it. It does mean that whoever dropped it
+could have changed rows since, so a verdict names it among what is unproven.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+from ledger.store import Store
+from ledger.store.place import Dialect
+from ledger.store.schema import SCHEMA_VERSION
+
+_SQLITE_SQL: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+_POSTGRES_SQL: Final = """
+SELECT c.relname::text, t.tgname::text, t.tgenabled::text, t.tgqual IS NULL, p.proname::text, p.prosrc
+FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_proc AS p ON p.oid = t.tgfoid
+WHERE n.nspname = current_schema() AND NOT t.tgisinternal
+"""
+_ENABLED_ALWAYS: Final = "A"
+_TRIGGER: Final = re.compile(r"CREATE TRIGGER (\w+) [^;]*? ON (\w+)\s[^;]*? EXECUTE FUNCTION (\w+)\(\)")
+_FUNCTION: Final = re.compile(r"CREATE FUNCTION (\w+)\(\).*?AS \$\$(.*?)\$\$", re.DOTALL)
+
+
+def faulty_guards(store: Store) -> list[str]:
+    """Each guard that is not as the migration made it: its name and, in words, what is wrong with it."""
+    return sorted(_on_sqlite(store) if store.dialect == "sqlite" else _on_postgres(store))
+
+
+def _made(dialect: Dialect) -> Iterator[str]:
+    """The SQL that made this dialect's objects, a text a file."""
+    # The folder is not imported as a package: that would bring in all of alembic.
+    for file in files("migrations").joinpath("sql", SCHEMA_VERSION, dialect).iterdir():
+        if file.name.endswith(".sql"):
+            yield file.read_text(encoding="utf-8")
+
+
+def _on_sqlite(store: Store) -> Iterator[str]:
+    there = {name: " ".join(str(sql).split()) for name, sql in store.rows(_SQLITE_SQL)}
+    for text in _made("sqlite"):
+        words = text.split()
+        if words[:2] != ["CREATE", "TRIGGER"]:
+            continue
+        name = words[2]
+        if name not in there:
+            yield f"{name} is missing"
+        elif there[name] != " ".join(words):
+            yield f"{name} is altered"
+
+
+def _on_postgres(store: Store) -> Iterator[str]:
+    made = "\n".join(_made("postgresql"))
+    bodies = dict(_FUNCTION.findall(made))
+    there = {(table, name): rest for table, name, *rest in store.rows(_POSTGRES_SQL)}
+    for name, table, function in _TRIGGER.findall(made):
+        guard = f"{name} on {table}"
+        if (table, name) not in there:
+            yield f"{guard} is missing"
+            continue
+        enabled, unconditional, called, body = there[table, name]
+        if enabled != _ENABLED_ALWAYS:
+            yield f"{guard} is not always enabled"
+        elif not unconditional or called != function or body != bodies[function]:
+            yield f"{guard} is altered"
