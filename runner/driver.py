@@ -176,8 +176,10 @@ class Driver:
                 continue
             await self._call(pending, step)
 
-    def _decide(self, pending: Pending) -> StartCall | Record | Done:
-        return decide(pending.recorded, pending.past, stopping=self.refused, scan_quote=self.scan_quote)
+    def _decide(self, pending: Pending, *coming: Past) -> StartCall | Record | Done:
+        """What comes next, or would come next once what is ``coming`` is recorded too."""
+        past = [*pending.past, *coming]
+        return decide(pending.recorded, past, stopping=self.refused, scan_quote=self.scan_quote)
 
     async def _may_send(self, wait: float, rate: RateLimit) -> bool:
         if wait and not await self.stop.sleep(wait):
@@ -237,11 +239,8 @@ class Driver:
     ) -> None:
         """The outcome of a call and what follows from it at once are one append."""
         event = self._event(pending, payload, content)
-        before = list(pending.past)
-        pending.past.append(Past(event.type, event.payload, event.content, reply))
-        step = self._decide(pending)
+        step = self._decide(pending, Past(event.type, event.payload, event.content, reply))
         follows = step.events if isinstance(step, Record) else ()
-        pending.past = before
         await self._append_events(pending, [event, *(self._event(pending, *one) for one in follows)])
 
     async def _append(self, pending: Pending, events: Sequence[tuple[Payload, bytes | None]]) -> None:

@@ -27,7 +27,7 @@ from ledger.store import Store, Writer
 from runner.leakage import Finding, scan_request
 from runner.plan import Fault, Faults, InputDiffers, KeyInInput, NoValidLine, Progress, ProgressEvent
 from runner.prompts import messages
-from runner.requests import BadLine, ReplayRequest, RunIdentity, differs, parse_line, read_lines
+from runner.requests import INVALID, BadLine, ReplayRequest, RunIdentity, differs, parse_line, read_lines
 from runner.selection import Selection
 from runner.stop import StopSignal
 from runner.variants import Variant
@@ -39,7 +39,6 @@ MAX_HELD_BYTES: Final = 64 * 2**20
 """Bad lines held back while the first valid one, which names the run, is being looked for."""
 
 LEAK_CODE: Final = "request_self_grading_leak"
-INVALID_CODE: Final = "request_invalid"
 UNSEARCHED: Final = frozenset({"opaque_blob", "nested_too_deep", "too_much_to_decode"})
 """Rules that refuse what cannot be looked through: no label was seen, and none can be ruled out."""
 INTAKE_TYPES: Final = ("RequestAccepted", "RequestRejected", "LeakRejected")
@@ -194,7 +193,7 @@ def duplicate(request: ReplayRequest, first_line: int) -> BadLine:
         line=request.line,
         raw=request.raw,
         request_id=request.request_id,
-        code=INVALID_CODE,
+        code=INVALID,
         field="request_id",
         message=f"request id {request.request_id} stands on line {first_line} already",
         first_line=first_line,

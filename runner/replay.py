@@ -19,7 +19,6 @@ from ledger.store import NO_RUN, Expected, Store, Writer
 from runner.driver import Client, Driver, RunContext
 from runner.endpoint import Endpoint
 from runner.intake import (
-    INVALID_CODE,
     LEAK_CODE,
     HashingReader,
     Intake,
@@ -57,7 +56,7 @@ from runner.recorded_run import (
     run_started,
     run_state,
 )
-from runner.requests import BadLine, ReplayRequest, RunIdentity, identity
+from runner.requests import INVALID, BadLine, ReplayRequest, RunIdentity, identity
 from runner.scrub import MIN_SECRET_CHARS
 from runner.selection import select
 from runner.settings import RunSettings
@@ -218,7 +217,7 @@ def _blocking(faults: Faults, settings: RunSettings) -> tuple[str, ...]:
     """The run-level codes that stop a run before any call."""
     codes = []
     if faults.rejected and settings.on_invalid == "abort":
-        codes.append(INVALID_CODE)
+        codes.append(INVALID)
     if faults.leaking and settings.on_leak == "abort":
         codes.append(LEAK_CODE)
     return tuple(codes)
