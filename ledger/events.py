@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -45,6 +45,12 @@ class Payload(BaseModel):
     SCHEMA: ClassVar[int] = 1
     TERMINAL: ClassVar[bool] = False
     """True where a run's story ends with this event (reports and grades may follow)."""
+    FLAT: ClassVar[bool] = False
+    """True where no member is a model itself, so that the members are the payload as they stand."""
+
+    def facts(self) -> dict[str, Any]:
+        """The members as JSON types. ``model_dump`` gives the same, in four times the time."""
+        return dict(self.__dict__) if self.FLAT else self.model_dump()
 
 
 EVENT_TYPES: dict[str, type[Payload]] = {}
@@ -54,8 +60,15 @@ _P = TypeVar("_P", bound=type[Payload])
 
 def _event(cls: _P) -> _P:
     cls.TYPE = cls.__name__
+    cls.FLAT = not any(_holds_a_model(field.annotation) for field in cls.model_fields.values())
     EVENT_TYPES[cls.__name__] = cls
     return cls
+
+
+def _holds_a_model(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return True
+    return any(map(_holds_a_model, get_args(annotation)))
 
 
 @_event
@@ -394,18 +407,13 @@ def new_event(
     salt: bytes | None = None,
 ) -> NewEvent:
     """Make an event ready to append. Text content becomes its UTF-8 bytes."""
-    fields = payload.model_dump()
-    return NewEvent(
-        event_id=event_id or new_event_id(),
-        type=payload.TYPE,
-        schema=payload.SCHEMA,
-        run_id=run_id,
-        request_id=request_id,
-        payload=fields,
-        payload_json=encode_payload(fields),
-        content=content.encode("utf-8") if isinstance(content, str) else content,
-        salt=salt,
-    )
+    facts = payload.facts()
+    encoded = encode_payload(facts)
+    if isinstance(content, str):
+        content = content.encode("utf-8")
+    event_id = event_id or new_event_id()
+    # By position: this runs for every event, and names cost half a microsecond.
+    return NewEvent(event_id, payload.TYPE, payload.SCHEMA, run_id, request_id, facts, encoded, content, salt)
 
 
 _VARIANT: Final = "89ab"

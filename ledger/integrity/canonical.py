@@ -192,21 +192,28 @@ def encode_payload(payload: Mapping[str, Any]) -> bytes:
     except TypeError as error:
         # The library's words name a type or a rule, not the value.
         raise CanonicalError(str(error)) from None
-    _check_object(members, 1)
+    if not encoded.isascii():
+        _check_keys(members)
+    if not _SCALARS.issuperset(map(type, members.values())):
+        _check_types(members.values(), 1)
     # The escape may also be an escaped backslash before "u0000", so a hit is looked at again.
     if b"\\u0000" in encoded and b"\\u0000" in encoded.replace(b"\\\\", b""):
         raise CanonicalError("U+0000 is not allowed in a payload")
     return encoded
 
 
-def _check_object(members: dict[str, Any], depth: int) -> None:
-    if not "".join(members).isascii():
-        raise CanonicalError("a payload's keys must be ASCII")
-    if not _SCALARS.issuperset(map(type, members.values())):
-        _check_items(members.values(), depth)
+def _check_keys(value: Any) -> None:
+    """Every key at any depth is ASCII. The encoder has refused cycles."""
+    if isinstance(value, dict):
+        if not "".join(value).isascii():
+            raise CanonicalError("a payload's keys must be ASCII")
+        value = value.values()
+    for item in value:
+        if isinstance(item, (dict, list, tuple)):
+            _check_keys(item)
 
 
-def _check_items(items: Iterable[Any], depth: int) -> None:
+def _check_types(items: Iterable[Any], depth: int) -> None:
     for item in items:
         kind = type(item)
         if kind in _SCALARS:
@@ -214,8 +221,8 @@ def _check_items(items: Iterable[Any], depth: int) -> None:
         if depth >= MAX_DEPTH:
             raise CanonicalError(f"nested deeper than {MAX_DEPTH}")
         if kind is dict:
-            _check_object(item, depth + 1)
+            _check_types(item.values(), depth + 1)
         elif kind is list or kind is tuple:
-            _check_items(item, depth + 1)
+            _check_types(item, depth + 1)
         else:
             raise CanonicalError(f"{kind.__name__} is not allowed in a payload")

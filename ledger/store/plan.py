@@ -6,11 +6,11 @@ cannot be appended fails alone: it leaves no trace in the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
-from ledger.events import LEDGER_RUN_ID, Event, NewEvent
+from ledger.events import EVENT_TYPES, LEDGER_RUN_ID, Event, NewEvent
 from ledger.integrity.merkle import Frontier
 from ledger.store.changes import RowChange, TableFold
 from ledger.store.envelope import SALT_BYTES, Envelopes, check, commitment
@@ -83,17 +83,17 @@ class Planner:
         self.rows.changes.extend(changes)
         self.rows.redactions.extend(erased)
         self._erasable.difference_update(position for position, _ in erased)
-        commitments = self._write_contents(events)
-        return list(map(self._write_event, events, placed, commitments))
+        return self._write(events, placed)
 
     # --- may it be appended? ---------------------------------------------------------------
 
     def _receipts_of_known(self, events: Sequence[NewEvent]) -> list[Receipt] | None:
-        receipts = [receipt for event in events if (receipt := self._receipt_of_known(event)) is not None]
-        if len({event.event_id for event in events}) != len(events):
+        ids = {event.event_id for event in events}
+        if len(ids) != len(events):
             raise EventIdReused("an event id occurs twice in one batch")
-        if not receipts:
+        if ids.isdisjoint(self._planned) and ids.isdisjoint(self._known):
             return None
+        receipts = [receipt for event in events if (receipt := self._receipt_of_known(event)) is not None]
         if len(receipts) != len(events):
             raise PartialBatch(f"{len(receipts)} of {len(events)} events of a batch are in the ledger already")
         return receipts
@@ -132,8 +132,10 @@ class Planner:
             request_version = None
             if request_id is not None:
                 request_version = versions[request] = (versions.get(request) or known[request]) + 1
-            payload = upcast(type_, event.schema, event.payload)
-            stands = (position, event.event_id, type_, event.schema, run_id, run_version, request_id, request_version)
+            schema, payload = event.schema, event.payload
+            if schema != EVENT_TYPES[type_].SCHEMA:
+                payload = upcast(type_, schema, payload)
+            stands = (position, event.event_id, type_, schema, run_id, run_version, request_id, request_version)
             placed.append(Event(*stands, time, payload))
         return placed
 
@@ -162,36 +164,33 @@ class Planner:
 
     # --- rows ------------------------------------------------------------------------------
 
-    def _write_contents(self, events: Sequence[NewEvent]) -> list[str | None]:
-        """Write the rows of ``contents``; give each event's commitment."""
-        fresh = sum(event.content is not None and event.salt is None for event in events)
-        entropy = memoryview(self._entropy(SALT_BYTES * fresh))  # one system call for many salts
-        used = 0
-        commitments: list[str | None] = []
-        for position, event in enumerate(events, self._frontier.size + 1):
-            content, salt = event.content, event.salt
-            if content is None:
-                commitments.append(None)
-                continue
-            if salt is None:
-                salt = bytes(entropy[used : used + SALT_BYTES])
-                used += SALT_BYTES
-            self.rows.contents.append((position, salt, *encode_content(content)))
-            commitments.append(sha256(b"\x02" + salt + content).hexdigest())
-        return commitments
+    def _write(self, events: Sequence[NewEvent], placed: Sequence[Event]) -> list[Receipt]:
+        """Write the rows of events, contents and nodes. One loop, as it runs for every event."""
+        rows, grow, envelope, salts = self.rows, self._frontier.append, self._envelope, self._salts(events)
+        receipts = []
+        for event, at in zip(events, placed, strict=True):
+            content, committed = event.content, None
+            if content is not None:
+                salt = event.salt or next(salts)
+                rows.contents.append((at.position, salt, *encode_content(content)))
+                committed = sha256(b"\x02" + salt + content).hexdigest()
+            facts = position, event_id, _, _, _, run_version, _, request_version, time = at[:9]
+            digest = sha256(event.payload_json).hexdigest()
+            leaf = sha256(b"\x00" + envelope(*facts, digest, committed)).digest()
+            rows.events.append((*facts, event.payload_json.decode(), digest, committed, leaf))
+            completed = grow(leaf)
+            if completed:
+                rows.nodes.extend(completed)
+            receipt = Receipt(position, event_id, run_version, request_version, time)
+            receipts.append(receipt)
+            self._planned[event_id] = (event, receipt)
+        return receipts
 
-    def _write_event(self, event: NewEvent, at: Event, committed: str | None) -> Receipt:
-        position, event_id, type_, schema, run_id, run_version, request_id, request_version, time, _ = at
-        digest = sha256(event.payload_json).hexdigest()
-        facts = (position, event_id, type_, schema, run_id, run_version, request_id, request_version, time)
-        leaf = sha256(b"\x00" + self._envelope(*facts, digest, committed)).digest()
-        self.rows.events.append((*facts, event.payload_json.decode(), digest, committed, leaf))
-        completed = self._frontier.append(leaf)
-        if completed:
-            self.rows.nodes.extend(completed)
-        receipt = Receipt(position, event_id, run_version, request_version, time)
-        self._planned[event_id] = (event, receipt)
-        return receipt
+    def _salts(self, events: Sequence[NewEvent]) -> Iterator[bytes]:
+        """A fresh salt for each content that comes without one, drawn by one system call."""
+        fresh = sum(event.content is not None and event.salt is None for event in events)
+        drawn = self._entropy(SALT_BYTES * fresh)
+        return (drawn[at : at + SALT_BYTES] for at in range(0, len(drawn), SALT_BYTES))
 
 
 def _facts(event: NewEvent) -> tuple[object, ...]:
