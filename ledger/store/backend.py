@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from ledger.integrity.merkle import HASH_BYTES
@@ -118,8 +119,8 @@ class Backend(Protocol):
     def driver_lock(self, run_id: str, holder: str) -> AbstractContextManager[None]:
         """See ``Store.driver_lock``."""
 
-    def erase_traces(self) -> bool:
-        """Drop copies of deleted content that the database keeps of its own; False where it could not."""
+    def erase_traces(self) -> Path | None:
+        """See ``Store.erase_traces``."""
 
     def close(self) -> None:
         """Close every connection."""

@@ -258,9 +258,8 @@ class PostgresBackend:
                 connection.execute("SELECT pg_advisory_unlock_all()")
             connection.close()
 
-    def erase_traces(self) -> bool:
+    def erase_traces(self) -> None:
         """Nothing that a client could do: VACUUM, replicas and archives are the administrator's."""
-        return True
 
     def close(self) -> None:
         self.reconnect()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, Literal
 
 import orjson
@@ -32,6 +33,7 @@ from ledger.store.errors import (
 from ledger.store.lock import file_lock, local_lock
 from ledger.store.place import Dialect, Place
 from ledger.store.records import Checkpoint, Head, Known, Rows, Stream
+from ledger.store.sqlite_erase import erase_traces
 from ledger.store.sqlite_file import open_for_reading, open_for_writing, prepare, translated
 
 _STREAM_ROWS: Final = 1000
@@ -218,11 +220,11 @@ class SqliteBackend:
             return local_lock(self._driven, run_id, holder)
         return file_lock(self.place.path.absolute(), run_id, holder)
 
-    def erase_traces(self) -> bool:
-        """Fold the write-ahead log into the file and cut it to nothing; False where a reader prevents it."""
+    def erase_traces(self) -> Path | None:
+        if self.place.path is None:
+            return None
         with self._lock, translated(self.place):
-            busy, _, _ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
+            return erase_traces(self.connection, self.place.path)
 
     def close(self) -> None:
         self._closed = True

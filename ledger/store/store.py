@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from types import TracebackType
 
 from ledger.events import Event, NewEvent
@@ -175,10 +176,11 @@ class Store:
             if checkpoint not in self.checkpoints():
                 transaction.write_checkpoints([checkpoint])
 
-    def erase_traces(self) -> bool:
-        """After a redaction: drop the copies of erased content that the database keeps in its log.
+    def erase_traces(self) -> Path | None:
+        """After a redaction: drop the copies of erased content that the database keeps of its own.
 
-        False where a reader prevents it on SQLite. On Postgres that is the administrator's (VACUUM).
+        Gives the file that may still hold some, None where none does: on SQLite a reader, or too
+        little room, can prevent it. On Postgres that is the administrator's (VACUUM).
         """
         return self._backend.erase_traces()
 

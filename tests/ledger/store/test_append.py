@@ -332,7 +332,7 @@ def test_a_redaction_event_erases_in_the_same_step(store: Store) -> None:
     assert (erased.salt, erased.body, erased.redacted_by) == (None, None, event.position)
     with pytest.raises(InvalidEvent):
         store.append([redaction(receipts[0].position)])
-    assert store.erase_traces()
+    assert store.erase_traces() is None
 
 
 # --- time ----------------------------------------------------------------------------------
