@@ -178,10 +178,8 @@ class RunRow(SQLModel, table=True):
 
 class RequestRow(SQLModel, table=True):
     __tablename__: ClassVar[Any] = "requests"
-    __table_args__ = _table(
-        "One row an accepted request, with its result once there is one",
-        Index("requests_line", "run_id", "line"),
-    )
+    # No index but the key: one on (run_id, line) was taken by Postgres for look-ups of a request, a walk over the run each.
+    __table_args__ = _table("One row an accepted request, with its result once there is one")
     run_id: str = _col(_text(), "The run", primary_key=True)
     request_id: str = _col(_text(), "The request", primary_key=True)
     line: int = _col(_big(), "Line of the input file")

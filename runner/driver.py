@@ -267,29 +267,32 @@ def count_pending(store: Store, run_id: str) -> int:
     return int(next(iter(rows))[0])
 
 
+# By the run's versions, in windows, and everything else looked up row by row: on a table that grew a moment ago, any
+# other way in may be planned as a walk over the whole run for each page.
 _PENDING_SQL: Final = """
-SELECT r.request_id, r.line, r.accepted_position, e.request_version,
-       EXISTS (SELECT 1 FROM model_calls c WHERE c.run_id = r.run_id AND c.request_id = r.request_id)
-  FROM requests r JOIN events e ON e.position = r.accepted_position
- WHERE r.run_id = :run_id AND r.outcome IS NULL AND r.line > :line
- ORDER BY r.line LIMIT :page
+SELECT e.request_id, e.position, e.request_version,
+       (SELECT r.line FROM requests r WHERE r.run_id = e.run_id AND r.request_id = e.request_id
+           AND r.accepted_position = e.position AND r.outcome IS NULL),
+       EXISTS (SELECT 1 FROM model_calls c WHERE c.run_id = e.run_id AND c.request_id = e.request_id)
+  FROM events e
+ WHERE e.run_id = :run_id AND e.run_version > :after AND e.run_version <= :upto AND e.type = 'RequestAccepted'
+ ORDER BY e.run_version
 """
 
 
 def pending_pages(store: Store, context: RunContext) -> Iterator[list[Pending]]:
-    """The requests without a result, in line order, a page at a time."""
-    line = 0
-    while True:
-        rows = list(store.rows(_PENDING_SQL, {"run_id": context.run_id, "line": line, "page": PAGE}))
-        if not rows:
-            return
-        contents = store.contents([row[2] for row in rows])
-        yield [_pending(store, context, row, contents) for row in rows]
-        line = rows[-1][1]
+    """The requests without a result, in line order, up to ``PAGE`` at a time."""
+    end = store.version(context.run_id)
+    for after in range(0, end, PAGE):
+        window = {"run_id": context.run_id, "after": after, "upto": min(after + PAGE, end)}
+        rows = [row for row in store.rows(_PENDING_SQL, window) if row[3] is not None]
+        if rows:
+            contents = store.contents([position for _, position, *_ in rows])
+            yield [_pending(store, context, row, contents) for row in rows]
 
 
 def _pending(store: Store, context: RunContext, row: tuple[Any, ...], contents: dict[int, bytes]) -> Pending:
-    request_id, line, position, version, called = row
+    request_id, position, version, line, called = row
     parsed = parse_line(line, contents[position], variant_override=context.variant.override)
     if isinstance(parsed, BadLine):
         # Recorded as valid by this or an older version: judging it otherwise now is our fault.

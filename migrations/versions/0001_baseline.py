@@ -212,7 +212,6 @@ def _requests() -> None:
         comment="One row an accepted request, with its result once there is one",
         sqlite_with_rowid=False,
     )
-    op.create_index("requests_line", "requests", ["run_id", "line"])
 
 
 def _model_calls() -> None:

@@ -201,7 +201,7 @@ def overwrite_page_of(url: str, name: str) -> None:
         file.write(b"\xff" * size)
 
 
-@pytest.mark.parametrize("name", ["requests_line", "reports_sha256", "events_run_started", "events"])
+@pytest.mark.parametrize("name", ["reports_sha256", "events_run_started", "events"])
 def test_an_overwritten_page_fails(file_url: str, name: str) -> None:
     overwrite_page_of(file_url, name)
     assert ("database file", "edited") in failed(file_url)
