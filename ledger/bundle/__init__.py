@@ -1,0 +1,1 @@
+"""The audit bundle: built here, checked by one file that needs nothing of ours."""
