@@ -32,6 +32,8 @@ SECTIONS: Final = {
     },
     "Prove": {
         "verify": "commands.verify:verify",
+        "checkpoint": "commands.checkpoint:checkpoint",
+        "keys": "commands.keys:keys",
         "rebuild": "commands.rebuild:rebuild",
     },
     "Operate": {

@@ -42,6 +42,12 @@ def _take_ledger(ctx: click.Context, param: click.Parameter, value: str | None) 
         state.ledger, state.ledger_typed = value, _typed(ctx, param)
 
 
+def _take_signer_dir(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    state = session(ctx)
+    if value is not None and (state.signer_dir is None or _typed(ctx, param)):
+        state.signer_dir = value
+
+
 def _take_env_file(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is None:
         return
@@ -74,6 +80,16 @@ def common_options(*, ledger: bool) -> list[click.Option]:
                 callback=_take_ledger,
                 help="Where the ledger is: sqlite:///FILE or postgresql://USER@HOST/DATABASE. "
                 "[default: sqlite:///replay-ledger.db]",
+            )
+        )
+        options.append(
+            Option(
+                ["--signer-dir"],
+                metavar="DIR",
+                expose_value=False,
+                callback=_take_signer_dir,
+                help="Where ledgers' keys and the last checkpoints signed are kept, a folder each. "
+                "[default: $XDG_STATE_HOME/replay-ledger, or ~/.local/state/replay-ledger]",
             )
         )
     options.append(
@@ -120,6 +136,9 @@ as_of_option = option(
     type=AsOf(),
     metavar="POSITION|TIME",
     help="Consume events up to this position, or up to this time (RFC 3339, or a date in UTC).",
+)
+no_key_option = option(
+    "--no-key", is_flag=True, help="Where the ledger is made now: make no key for it, so that nothing is signed."
 )
 json_option = option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 out_option = option(

@@ -33,6 +33,8 @@ class Session:
     ledger: str | None = None
     ledger_typed: bool = False
     """The ledger stood on the command line, so a command that is offered must name it too."""
+    signer_dir: str | None = None
+    """Where ledgers' keys and their signers' stores are; None: in the user's state directory."""
     debug: bool = False
     secrets: list[str] = field(default_factory=list, repr=False)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from commands._click import Command
-from commands._ledger import find_run, open_for, typed_again
+from commands._failures import OK
+from commands._ledger import find_run, typed_again
 from commands._options import accept_clock_option, actor_option, option, run_argument
 from commands._output import say
 from commands._session import session
+from commands._signing import code_after, open_to_append, signed
 from commands._types import Identifier, PlainText
 from commands._who import who_runs
 from runner.replay import abandon_run
@@ -29,15 +31,17 @@ from runner.replay import abandon_run
 @click.pass_context
 def abandon(
     ctx: click.Context, /, run: str, reason: str, note: str | None, actor: str | None, accept_clock: bool
-) -> None:
+) -> int:
     """End a run for good.
 
     Calls that are still open are closed with an unknown outcome. Requests keep the results they
     have; those without one get none. A run that has ended already cannot be abandoned.
     """
-    store = open_for(ctx, "write", accept_clock=accept_clock)
+    store = open_to_append(ctx, "write", accept_clock=accept_clock)
     run_id = find_run(store, run)
-    counts = abandon_run(store, run_id, reason=reason, actor=who_runs(actor).actor, note=note)
+    who = who_runs(actor)
+    counts, unsigned = signed(ctx, store, lambda: abandon_run(store, run_id, reason=reason, actor=who.actor, note=note))
     without = counts.not_started + counts.incomplete
     say(f"Run {run_id} is abandoned: {counts.requests} requests, {without} of them without a result.")
     say(f"Next: {typed_again(session(ctx), 'report', run_id)}")
+    return code_after(OK, unsigned)

@@ -9,12 +9,14 @@ import click
 
 from commands._click import CONTEXT_SETTINGS, Command
 from commands._failures import NO, OK
-from commands._options import json_option, option
+from commands._options import json_option, no_key_option, option
 from commands._output import json_line, say, write_data
 from commands._progress import TerminalLine
 from commands._session import session
+from commands._signing import Beginning, checkpoint_at_end
 from ledger import copy_ledger, open_ledger
 from ledger.render.safe import terminal
+from ledger.store.errors import LedgerNotFound
 from ledger.store.migrate import Status
 from ledger.store.migrate import status as ledger_status
 from ledger.store.migrate import upgrade as upgrade_ledger
@@ -33,15 +35,41 @@ def db() -> None:
     ],
 )
 @option("--origin", metavar="NAME", help="A name you own, for a ledger that is made now. [default: one is drawn]")
+@no_key_option
 @json_option
 @click.pass_context
-def upgrade(ctx: click.Context, /, origin: str | None, as_json: bool) -> None:
+def upgrade(ctx: click.Context, /, origin: str | None, no_key: bool, as_json: bool) -> None:
     """Make the ledger where there is none, or bring it to this version's schema.
 
     No event is changed. A ledger that is newer than the program is refused. The origin stands in
-    every event and is fixed when the ledger is made.
+    every event and is fixed when the ledger is made. Its signing key is made with it, and the new
+    ledger is signed.
     """
-    _tell(upgrade_ledger(session(ctx).place.url, origin=origin), as_json=as_json)
+    url = session(ctx).place.url
+    _tell(_make(ctx, url, origin) if not no_key and _is_absent(url) else upgrade_ledger(url, origin=origin), as_json)
+
+
+def _is_absent(url: str) -> bool:
+    try:
+        return ledger_status(url).origin is None
+    except LedgerNotFound:
+        return True
+
+
+def _make(ctx: click.Context, url: str, origin: str | None) -> Status:
+    beginning = Beginning(session(ctx), origin)
+    try:
+        made = upgrade_ledger(url, origin=beginning.origin, created=beginning.created)
+    except BaseException:
+        beginning.forget()
+        raise
+    if made.origin != beginning.origin:  # another process made it in that moment
+        beginning.forget()
+        return made
+    beginning.tell()
+    with open_ledger(url, "write") as store:
+        checkpoint_at_end(ctx, store)
+    return made
 
 
 @db.command(
@@ -52,7 +80,7 @@ def upgrade(ctx: click.Context, /, origin: str | None, as_json: bool) -> None:
 @click.pass_context
 def status(ctx: click.Context, /, as_json: bool) -> None:
     """Say which schema the ledger has, what it is called, and how many events it holds."""
-    _tell(ledger_status(session(ctx).place.url), as_json=as_json)
+    _tell(ledger_status(session(ctx).place.url), as_json)
 
 
 @db.command(
@@ -90,7 +118,7 @@ def copy(ctx: click.Context, /, source: str, target: str, as_json: bool) -> int:
     return OK if same else NO
 
 
-def _tell(found: Status, *, as_json: bool) -> None:
+def _tell(found: Status, as_json: bool) -> None:
     write_data([json_line(found._asdict())] if as_json else (line.encode("utf-8") + b"\n" for line in _lines(found)))
 
 

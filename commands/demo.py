@@ -14,9 +14,10 @@ from commands._drive import drive, fault_line
 from commands._failures import NO, OK, STOPPED, Refused
 from commands._options import option
 from commands._output import say, write_data
+from commands._session import session
+from commands._signing import code_after, open_to_append, signed
 from commands._summary import counts_line, usable_line
 from commands._who import who_runs
-from ledger import open_ledger
 from ledger.integrity.verify import verify
 from ledger.projections.report import report as make_report
 from ledger.projections.results import results as make_results
@@ -30,6 +31,7 @@ from runner.simulated_model import SimulatedEndpoint
 from runner.simulated_replies import SIMULATED_MODEL
 
 _LEDGER: Final = "ledger.db"
+_SIGNER: Final = "signer"
 _SETTINGS: Final = RunSettings(attempt_timeout="2", request_timeout="30", no_api_key=True)
 """A short timeout, as some of the simulated answers never come."""
 
@@ -43,7 +45,8 @@ _RUN: Final = "demo"
     examples=["replay-ledger demo", "replay-ledger demo --folder /tmp/first-look"],
 )
 @option("--folder", metavar="FOLDER", help="A folder to make. [default: replay-ledger-demo-<time>]")
-def demo(folder: str | None) -> int:
+@click.pass_context
+def demo(ctx: click.Context, /, folder: str | None) -> int:
     """Show the whole thing, without a key and without a network.
 
     Bundled incidents are put to a simulated endpoint on this machine's loopback, which answers
@@ -57,17 +60,20 @@ def demo(folder: str | None) -> int:
     place = _fresh_folder(folder)
     files = demo_files(place)
     url = f"sqlite:///{place / _LEDGER}"
-    say(f"Everything is in the folder {place}: incidents.jsonl, leaking.jsonl, {_LEDGER}.")
-    with open_ledger(url, "create") as store, SimulatedEndpoint() as endpoint:
+    state = session(ctx)
+    state.ledger, state.signer_dir = url, str(place / _SIGNER)
+    say(f"Everything is in the folder {place}: incidents.jsonl, leaking.jsonl, {_LEDGER}, and {_SIGNER} with its key.")
+    store = open_to_append(ctx, "create")
+    with SimulatedEndpoint() as endpoint:
         say(f"The endpoint is SIMULATED: {endpoint.base_url} in this very process. No model is asked.")
-        wrong = [*_leak(store, files, endpoint), *_replay(store, files, endpoint)]
+        wrong, unsigned = signed(ctx, store, lambda: [*_leak(store, files, endpoint), *_replay(store, files, endpoint)])
         wrong += _verify(store)
     for line in wrong:
         say(f"Not as it should be: {line}", fg="red")
     if not wrong:
         say("Every request ended as scripted, and the leak was refused without a call.", fg="green")
-    _look_further(url)
-    return NO if wrong else OK
+    _look_further(url, state.signer_dir)
+    return code_after(NO if wrong else OK, unsigned)
 
 
 def _fresh_folder(name: str | None) -> Path:
@@ -165,7 +171,8 @@ def _headline(text: str) -> None:
     say(text, bold=True)
 
 
-def _look_further(url: str) -> None:
+def _look_further(url: str, signer_dir: str) -> None:
     say("Look further:")
     for words in ("runs", f"show {_RUN} DEMO-1005", f"results {_RUN} --format jsonl", f"report {_RUN} --format json"):
         say(f"  replay-ledger {words} --ledger {url}")
+    say(f"  replay-ledger verify --ledger {url} --signer-dir {signer_dir}")

@@ -13,12 +13,13 @@ from commands._click import Command
 from commands._drive import conclude, drive, opened_lines, report_options
 from commands._failures import Refused
 from commands._keys import find_key, header_values
-from commands._ledger import find_run, open_for
+from commands._ledger import find_run
 from commands._options import accept_clock_option, actor_option, key_source_options, option, run_argument
 from commands._output import say
 from commands._plan import check_proxy, checked_client, parse_endpoint
 from commands._run_options import PACE_OPTIONS
 from commands._session import Session, session
+from commands._signing import code_after, open_to_append, signed
 from commands._types import PlainText
 from commands._who import who_runs
 from ledger.store import Store
@@ -59,16 +60,20 @@ def resume(
     """
     state = session(ctx)
     check_proxy(given["proxy"])
-    store = open_for(ctx, "write", accept_clock=accept_clock)
+    store = open_to_append(ctx, "write", accept_clock=accept_clock)
     run_id = find_run(store, run)
     overrides = _overrides(state, store, run_id, given)
     with opened_lines(file) if file is not None else nullcontext() as lines:
         say(f"Resuming {run_id}")
-        outcome = drive(
-            lambda progress, stop: resume_run(store, run_id, overrides, lines, progress=progress, stop=stop),
-            lines,
+        outcome, unsigned = signed(
+            ctx,
+            store,
+            lambda: drive(
+                lambda progress, stop: resume_run(store, run_id, overrides, lines, progress=progress, stop=stop),
+                lines,
+            ),
         )
-    return conclude(state, store, outcome, file=file, form=form)
+    return code_after(conclude(state, store, outcome, file=file, form=form), unsigned)
 
 
 def _overrides(state: Session, store: Store, run_id: str, given: dict[str, Any]) -> ResumeOverrides:

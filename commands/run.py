@@ -10,12 +10,12 @@ import click
 from commands._click import Command
 from commands._drive import conclude, drive, opened_lines, report_options, shown_name, tell_faults
 from commands._failures import NO, OK, WRONG_USE
-from commands._ledger import open_for
-from commands._options import accept_clock_option, actor_option, key_options, option
+from commands._options import accept_clock_option, actor_option, key_options, no_key_option, option
 from commands._output import is_terminal, json_line, say, write_data
 from commands._plan import make_plan
 from commands._run_options import run_options
 from commands._session import session
+from commands._signing import code_after, open_to_append, signed
 from runner.plan import DryRun, RunPlan
 from runner.replay import dry_run as try_dry
 from runner.replay import start_run
@@ -37,14 +37,18 @@ from runner.replay import start_run
 @actor_option
 @option("--dry-run", is_flag=True, help="Read and guard the file, show the first body; call and record nothing.")
 @report_options
+@no_key_option
 @accept_clock_option
 @click.pass_context
-def run(ctx: click.Context, /, file: str, dry_run: bool, form: str | None, accept_clock: bool, **given: Any) -> int:
+def run(
+    ctx: click.Context, /, file: str, dry_run: bool, form: str | None, no_key: bool, accept_clock: bool, **given: Any
+) -> int:
     """Put each incident of FILE to a model, and record every step.
 
     FILE holds replay requests as JSON lines; - reads standard input. The ledger is made where
     there is none. The whole file is checked, and guarded against evaluation labels inside the
-    requests, before anything is sent. Ctrl-C stops politely; `resume` goes on.
+    requests, before anything is sent. Ctrl-C stops politely; `resume` goes on. However the run
+    ends, the ledger is signed where its key is at hand; a ledger made now gets one.
 
     \b
     Exit: 0 fine; 1 past a gate that was given or, with none given, not usable as
@@ -56,12 +60,16 @@ def run(ctx: click.Context, /, file: str, dry_run: bool, form: str | None, accep
     with opened_lines(file) as lines:
         if dry_run:
             return _try_dry(file, lines, plan, as_json=form == "json")
-        store = open_for(ctx, "create", accept_clock=accept_clock)
+        store = open_to_append(ctx, "create", no_key=no_key, accept_clock=accept_clock)
         say(f"Replaying {shown_name(file)} through {plan.model} at {plan.base_url}")
-        outcome = drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop), lines)
+        outcome, unsigned = signed(
+            ctx,
+            store,
+            lambda: drive(lambda progress, stop: start_run(store, lines, plan, progress=progress, stop=stop), lines),
+        )
     if "api_key_missing" in outcome.failures:
         say(f"No API key: none in {key_source}. For an endpoint that needs none there is --no-api-key.")
-    return conclude(state, store, outcome, file=file, form=form)
+    return code_after(conclude(state, store, outcome, file=file, form=form), unsigned)
 
 
 def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int:

@@ -90,7 +90,12 @@ class Program:
         )
 
     def _environment(self, extra: Mapping[str, str] | None) -> dict[str, str]:
-        return clean_environment(self.variables | dict(extra or {}))
+        return clean_environment({"XDG_STATE_HOME": str(self.state)} | self.variables | dict(extra or {}))
+
+    @property
+    def state(self) -> Path:
+        """Where this user's programs keep their state, and this one its signing keys."""
+        return self.streams / "state"
 
 
 def _as_anybody() -> list[str]:

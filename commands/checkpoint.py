@@ -1,0 +1,88 @@
+"""``checkpoint``: sign the ledger as it stands, and print the signed note."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from commands._click import Command
+from commands._failures import Refused
+from commands._ledger import open_for
+from commands._options import option, out_option
+from commands._out_files import OutputRefused, refuse_databases, refuse_shared
+from commands._output import write_data
+from commands._session import session
+from commands._signing import signer_for, signer_store
+from commands.keys import no_key
+from ledger.integrity.note import MAX_NOTE_BYTES, NoteError, VerifierKey, parse_vkey
+from ledger.store import Store
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "replay-ledger checkpoint",
+        "replay-ledger checkpoint --out checkpoint-2026-11-30.txt",
+        "replay-ledger checkpoint --adopt checkpoint-2026-11-30.txt",
+    ],
+)
+@out_option
+@option(
+    "--adopt",
+    metavar="FILE",
+    help="Where the signer's store was lost: take the latest checkpoint that you kept elsewhere for the last one "
+    "signed. The ledger must extend it.",
+)
+@option(
+    "--key",
+    "vkeys",
+    multiple=True,
+    metavar="VKEY",
+    help="With --adopt: a public key to trust FILE by, where the signer's store does not know it. Repeatable.",
+)
+@click.pass_context
+def checkpoint(ctx: click.Context, /, out: str | None, adopt: str | None, vkeys: tuple[str, ...]) -> None:
+    """Sign the ledger as it stands, and print the signed note and nothing else.
+
+    Keep it where the ledger's keeper cannot change it: on it rests what can be proven later. Only
+    a ledger that extends the last checkpoint signed is signed: never one that was put back from an
+    older copy, or whose history is another one.
+
+    \b
+    Exit: 0 signed; 1 the ledger does not extend what was signed before; 2 the key is not
+    at hand, or wrong use.
+    """
+    keys = [_vkey(text) for text in vkeys] if adopt is not None else []
+    refuse_shared({"--adopt": adopt}, {"--out": out})
+    if out is not None:
+        refuse_databases(out)
+    store = open_for(ctx, "write")
+    _refuse_signer_folder(ctx, store, out)
+    signer = signer_for(ctx, store)
+    if signer is None:
+        raise Refused(no_key(ctx, store))
+    if adopt is not None:
+        signer.adopt(store, _read(adopt), keys)
+    write_data([signer.sign(store).note.encode("utf-8")], out)
+
+
+def _vkey(text: str) -> VerifierKey:
+    try:
+        return parse_vkey(text)
+    except NoteError as error:
+        raise Refused(f"--key: {error}") from None
+
+
+def _read(name: str) -> bytes:
+    with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
+        return file.read(MAX_NOTE_BYTES + 1)
+
+
+def _refuse_signer_folder(ctx: click.Context, store: Store, out: str | None) -> None:
+    """An output among the signer's own files would take the place of the key or of what was signed."""
+    kept = signer_store(session(ctx), store.head().origin)
+    if out is None or kept is None:
+        return
+    if kept.folder.resolve() in Path(out).resolve().parents:
+        raise OutputRefused(f"{out} lies in the signer's folder {kept.folder}; give --out another file")

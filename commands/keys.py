@@ -1,0 +1,111 @@
+"""``keys``: the key that signs the ledger's checkpoints: show its public half, or give the ledger another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import click
+
+from commands._click import CONTEXT_SETTINGS, Command
+from commands._failures import Refused
+from commands._ledger import open_for
+from commands._options import accept_clock_option, option
+from commands._output import say, write_data
+from commands._session import session
+from commands._signing import signer_for, signer_store
+from commands._types import PlainText
+from commands._who import who_runs
+from ledger.events import LEDGER_RUN_ID, KeyRotated, NewEvent, new_event
+from ledger.integrity.note import VerifierKey
+from ledger.integrity.signer import Signer, ledger_keys
+from ledger.store import Store
+
+
+@click.group(context_settings=CONTEXT_SETTINGS)
+def keys() -> None:
+    """Show the key that signs the ledger's checkpoints, or give the ledger another."""
+
+
+@keys.command(
+    cls=Command,
+    examples=[
+        "replay-ledger keys show",
+        "replay-ledger keys show --ledger postgresql://writer@db.example/ledger > ledger.vkey",
+    ],
+)
+@click.pass_context
+def show(ctx: click.Context, /) -> None:
+    """Print the public key that checkpoints are checked with, and nothing else.
+
+    It is the key in the signer's folder on this machine, not what the ledger says of itself. Give
+    it to whoever is going to check the ledger, by a way that the ledger's keeper cannot change later.
+    """
+    store = open_for(ctx, "read")
+    signer = signer_for(ctx, store)
+    if signer is None:
+        raise Refused(no_key(ctx, store))
+    write_data([f"{signer.vkey(store)}\n".encode("ascii")])
+
+
+@keys.command(
+    cls=Command,
+    examples=[
+        "replay-ledger keys rotate",
+        'replay-ledger keys rotate --note "yearly change of keys"',
+    ],
+)
+@option("--note", type=PlainText(), metavar="TEXT", help="Why, kept as content of the event.")
+@option(
+    "--key-lost",
+    is_flag=True,
+    help="The ledger's key is gone for good: go on without its signature. Who trusted it has to be given the new "
+    "one anew.",
+)
+@accept_clock_option
+@click.pass_context
+def rotate(ctx: click.Context, /, note: str | None, key_lost: bool, accept_clock: bool) -> None:
+    """Give the ledger a new signing key, or its first one, and print its public half.
+
+    The change is an event. The first checkpoint over it bears both signatures, so whoever trusts
+    the old key can trust the new one; later checkpoints bear the new one alone, and the old private
+    key is destroyed. Interrupted in between, it is finished by the same command, or by the next
+    one that signs.
+    """
+    store = open_for(ctx, "write", accept_clock=accept_clock)
+    signer = signer_for(ctx, store)
+    if signer is None:
+        signer = _new_signer(ctx, store, key_lost=key_lost)
+    checkpoint = signer.rotate(store, _event_for(note), key_lost=key_lost)
+    say(f"Signed by the ledger's key from here on, over {checkpoint.size:,} events:")
+    write_data([f"{signer.vkey(store)}\n".encode("ascii")])
+
+
+def _new_signer(ctx: click.Context, store: Store, *, key_lost: bool) -> Signer:
+    """A signer where there is no key yet: the ledger's first, or the next one after one that was lost."""
+    if any(ledger_keys(store)) and not key_lost:
+        raise Refused(f"{no_key(ctx, store)}; rotate it there, or with --key-lost where it is gone for good")
+    kept = signer_store(session(ctx), store.head().origin)
+    if kept is None:
+        raise Refused("there is no home folder to keep the ledger's key in: give --signer-dir")
+    return Signer(kept)
+
+
+def _event_for(note: str | None) -> Callable[[VerifierKey], NewEvent]:
+    who = who_runs(None)
+    said = {"operator": who.operator, "host": who.host, "note": note}
+    content = json.dumps({name: value for name, value in said.items() if value is not None}, ensure_ascii=False)
+    return lambda vkey: new_event(KeyRotated(vkey=str(vkey)), run_id=LEDGER_RUN_ID, content=content)
+
+
+def no_key(ctx: click.Context, store: Store) -> str:
+    """That the ledger's key is not at hand, and what the ledger says about it, which proves nothing."""
+    origin = store.head().origin
+    kept = signer_store(session(ctx), origin)
+    where = "this user has no home folder" if kept is None else f"looked in {kept.folder}"
+    named = ledger_keys(store)[-1:]
+    if named in ([], [None]):
+        return f"the ledger {origin} has no signing key ({where}); `replay-ledger keys rotate` makes one"
+    return (
+        f"the signing key of the ledger {origin} is not at hand ({where}); the ledger names {named[0]}, kept elsewhere"
+    )
