@@ -37,6 +37,9 @@ SECTIONS: Final = {
         "rebuild": "commands.rebuild:rebuild",
     },
     "Operate": {
+        "redact": "commands.redact:redact",
+        "hold": "commands.hold:hold",
+        "retention": "commands.retention:retention",
         "db": "commands.db:db",
     },
 }

@@ -22,6 +22,7 @@ from commands._session import Session
 OK: Final = 0
 NO: Final = 1
 WRONG_USE: Final = 2
+INCOMPLETE: Final = 3
 UNAVAILABLE: Final = 4
 STOPPED: Final = {"SIGINT": 130, "SIGTERM": 143}
 
