@@ -32,6 +32,7 @@ Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
 Sha256Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ForeignText = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
 Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
+Attempt = Annotated[int, Field(ge=1)]
 Turn = Literal[1, 2]
 RiskLevel = Literal["low", "medium", "high", "critical"]
 
@@ -168,7 +169,7 @@ class RunBlocked(Payload):
 class ModelCallStarted(Payload):
     """Intent, durable before the first byte goes out. Content: the body sent."""
 
-    attempt: Annotated[int, Field(ge=1)]
+    attempt: Attempt
     turn: Turn
     body_bytes: Count
     quote_withheld: bool
@@ -178,7 +179,7 @@ class ModelCallStarted(Payload):
 class ModelCalled(Payload):
     """A whole reply came. Token counts the reply did not give are null. Content: the raw body."""
 
-    attempt: Annotated[int, Field(ge=1)]
+    attempt: Attempt
     turn: Turn
     http_status: Count | None
     response_id: ForeignText | None
@@ -205,7 +206,7 @@ class ModelCallFailed(Payload):
     ``duration_us`` is null where the process that made the call did not live to tell.
     """
 
-    attempt: Annotated[int, Field(ge=1)]
+    attempt: Attempt
     turn: Turn
     code: str
     http_status: Count | None
