@@ -80,6 +80,10 @@ async def run_nemotron_external_replay(
     None records in memory. An empty key, or a leak under ``on_leak="abort"``, gives no results, a
     report that is not valid with the code in ``failures``, and makes no call.
 
+    Nothing is signed from here, and a ledger made here has no key: a library writes no private key
+    into a home folder unasked. ``replay-ledger keys rotate`` gives the ledger one, and
+    ``replay-ledger checkpoint`` signs it.
+
     Raises ``RunExists`` for a run id that the ledger has, ``NoValidLine`` where no request is one,
     ``LedgerError`` where the ledger fails, ``ValueError`` for a request that JSON cannot hold.
     """

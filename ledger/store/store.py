@@ -173,7 +173,8 @@ class Store:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep a signed checkpoint. The same one again is no error; another at that size is ``StatementRefused``."""
         with self.exclusively() as transaction:
-            if checkpoint not in self.checkpoints():
+            sql = "SELECT size, root, note FROM checkpoints WHERE size = :size"
+            if checkpoint not in self._backend.fetch(sql, {"size": checkpoint.size}):
                 transaction.write_checkpoints([checkpoint])
 
     def erase_traces(self) -> Path | None:
