@@ -28,6 +28,10 @@ _COLUMNS: Final = (
 )
 _JSON_COLUMNS: Final = ("settings", "tags", "failures")
 _EXCERPT: Final = 160
+_ERASED_SQL: Final = """
+SELECT r.position, r.event_position FROM events AS e JOIN redactions AS r ON r.position = e.position
+WHERE e.run_id = :run_id AND e.request_id = :request_id
+"""
 _INDENT: Final = " " * 8
 
 
@@ -123,7 +127,11 @@ def request_facts(store: Store, run_id: str, request_id: str, *, whole: bool) ->
         why = _no_such_request(store, run_id, request_id) if known else f"{request_id!r} is no request id"
         raise Refused(why)
     bodies = store.contents([event.position for event in events])
-    shown = [_event_facts(event, bodies.get(event.position), whole=whole) for event in events]
+    erased = dict(store.rows(_ERASED_SQL, {"run_id": run_id, "request_id": request_id}))
+    shown = [
+        _event_facts(event, bodies.get(event.position), redacted_by=erased.get(event.position), whole=whole)
+        for event in events
+    ]
     return {"run_id": run_id, "request_id": request_id, "events": shown}
 
 
@@ -134,7 +142,9 @@ def _no_such_request(store: Store, run_id: str, request_id: str) -> str:
     return f"run {run_id} has no request {request_id!r}; `replay-ledger results` lists those that have a result"
 
 
-def _event_facts(event: Event | Unreadable, body: bytes | None, *, whole: bool) -> dict[str, Any]:
+def _event_facts(
+    event: Event | Unreadable, body: bytes | None, *, redacted_by: int | None, whole: bool
+) -> dict[str, Any]:
     known = {"position": event.position, "type": event.type}
     if isinstance(event, Unreadable):
         return known | {"unreadable": event.reason}
@@ -142,6 +152,7 @@ def _event_facts(event: Event | Unreadable, body: bytes | None, *, whole: bool) 
         "recorded_at": event.recorded_at,
         "request_version": event.request_version,
         "payload": dict(event.payload),
+        "redacted_by": redacted_by,
         "content": _decoded(body, whole=whole),
     }
 
@@ -171,6 +182,8 @@ def _timeline_lines(facts: Mapping[str, Any], *, whole: bool) -> Iterator[str]:
         yield f"  {event['position']:>8}  {event['recorded_at']}  {event['type']}"
         told = ", ".join(f"{name} {_text(value)}" for name, value in event["payload"].items() if value is not None)
         yield f"{_INDENT}{terminal(told)}"
+        if event["redacted_by"] is not None:
+            yield f"{_INDENT}content redacted, by event {event['redacted_by']}"
         yield from _content_lines(event["content"], whole=whole)
 
 

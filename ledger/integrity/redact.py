@@ -64,7 +64,7 @@ class TooYoung(LedgerError):
     exit_code = 1
 
     def __init__(self, days: int, youngest: str, until: datetime | None) -> None:
-        when = "never" if until is None else f"not before {format_time(until)}"
+        when = "never" if until is None else f"from {format_time(until)} on"
         super().__init__(
             f"content is kept for {days} days, and some of this was recorded at {youngest}: it may be erased {when}"
         )

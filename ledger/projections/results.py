@@ -180,12 +180,13 @@ def _page(store: Store, of: Pass, run: Mapping[str, Any], accepted: Sequence[int
         if event.request_id in by_request:
             by_request[event.request_id].fold(event)
     decided = [fold for fold in folds.values() if fold.decision is not None]
-    erased = _erased(store, [position for fold in decided for position in fold.evidence()])
+    # In this order: what is erased between the two is missing, and known to be erased.
     contents = store.contents([fold.answer for fold in decided if fold.answer is not None])
+    erased = _erased(store, [position for fold in decided for position in fold.evidence()])
     for fold in decided:
         if fold.answer is not None and fold.answer not in contents and fold.answer not in erased:
             raise LedgerMalformed(f"the content of position {fold.answer} is missing and no redaction says why")
-        content = contents.get(fold.answer) if fold.answer is not None else None
+        content = contents.get(fold.answer) if fold.answer is not None and fold.answer not in erased else None
         yield fold.finish(of.run_id, run, content, redacted=not erased.isdisjoint(fold.evidence()))
 
 
