@@ -1,22 +1,28 @@
-"""``db``: make a ledger, bring it to this version's schema, see where it stands, copy it."""
+"""``db``: make a ledger, bring it to this version's schema, see where it stands, grant roles, copy it."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 import click
 
 from commands._click import CONTEXT_SETTINGS, Command
 from commands._failures import NO, OK
+from commands._ledger import open_for
 from commands._options import json_option, no_key_option, option
 from commands._output import json_line, say, write_data
 from commands._progress import TerminalLine
 from commands._session import session
 from commands._signing import Beginning, checkpoint_at_end
+from commands._types import PlainText
 from ledger import copy_ledger, open_ledger
 from ledger.render.safe import terminal
+from ledger.store import Store
 from ledger.store.errors import LedgerNotFound
+from ledger.store.grants import Roles, read_where
+from ledger.store.grants import grants as role_grants
 from ledger.store.migrate import Status
 from ledger.store.migrate import status as ledger_status
 from ledger.store.migrate import upgrade as upgrade_ledger
@@ -24,7 +30,7 @@ from ledger.store.migrate import upgrade as upgrade_ledger
 
 @click.group(context_settings=CONTEXT_SETTINGS)
 def db() -> None:
-    """Make a ledger, upgrade its schema, see its state, copy it."""
+    """Make a ledger, upgrade its schema, see its state, grant roles, copy it."""
 
 
 @db.command(
@@ -81,6 +87,66 @@ def _make(ctx: click.Context, url: str, origin: str | None) -> Status:
 def status(ctx: click.Context, /, as_json: bool) -> None:
     """Say which schema the ledger has, what it is called, and how many events it holds."""
     _tell(ledger_status(session(ctx).place.url), as_json)
+
+
+@db.command(
+    cls=Command,
+    examples=[
+        "replay-ledger db grants --ledger postgresql://owner@db.example/ledger | psql -1 -v ON_ERROR_STOP=1 -d ledger",
+        "replay-ledger db grants --ledger postgresql://owner@db.example/ledger --auditor audit_2027 > grants.sql",
+    ],
+)
+@option(
+    "--writer",
+    type=PlainText(),
+    metavar="NAME",
+    default=Roles().writer,
+    show_default=True,
+    help="The role that runs and appends.",
+)
+@option(
+    "--redactor",
+    type=PlainText(),
+    metavar="NAME",
+    default=Roles().redactor,
+    show_default=True,
+    help="The role that may erase too.",
+)
+@option(
+    "--auditor",
+    type=PlainText(),
+    metavar="NAME",
+    default=Roles().auditor,
+    show_default=True,
+    help="The role that can only read.",
+)
+@click.pass_context
+def grants(ctx: click.Context, /, writer: str, redactor: str, auditor: str) -> None:
+    """Print the SQL that gives three roles what they need on Postgres, and no more.
+
+    The writer runs replays and cannot erase or change what is recorded; the redactor can erase as
+    well; the auditor runs every command that reads and can change nothing. Nothing is run: the owner
+    of the tables does that, and again after each `db upgrade`. On SQLite the file's permissions serve.
+    """
+    store = open_for(ctx, "read")
+    lines = _ON_SQLITE if store.dialect == "sqlite" else _grant_lines(store, Roles(writer, redactor, auditor))
+    write_data(f"{line}\n".encode() for line in lines)
+
+
+_ON_SQLITE: Final = (
+    "-- SQLite has no roles: who may write the file may do all that the ledger's triggers let them, who may only",
+    "-- read it can change nothing. Give the file and its folder to the account that runs replays, and read access",
+    "-- to auditors: every command that reads opens it read-only. There is nothing to run.",
+)
+
+
+def _grant_lines(store: Store, roles: Roles) -> Iterator[str]:
+    where = read_where(store)
+    sql = list(role_grants(where, roles))
+    yield f"-- For the ledger in {terminal(store.shown)}, schema {terminal(where.schema)}."
+    yield f"-- To be run by {terminal(where.owner)}, who owns its tables, or a superuser; again after each upgrade."
+    yield from sql
+    yield "-- The roles cannot log in by themselves. Give them to those who can: GRANT the role TO somebody."
 
 
 @db.command(

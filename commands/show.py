@@ -127,7 +127,7 @@ def request_facts(store: Store, run_id: str, request_id: str, *, whole: bool) ->
         why = _no_such_request(store, run_id, request_id) if known else f"{request_id!r} is no request id"
         raise Refused(why)
     bodies = store.contents([event.position for event in events])
-    erased = dict(store.rows(_ERASED_SQL, {"run_id": run_id, "request_id": request_id}))
+    erased: dict[int, int] = dict(store.rows(_ERASED_SQL, {"run_id": run_id, "request_id": request_id}))
     shown = [
         _event_facts(event, bodies.get(event.position), redacted_by=erased.get(event.position), whole=whole)
         for event in events
