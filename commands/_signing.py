@@ -134,12 +134,13 @@ def _base_folder(state: Session) -> Path | None:
 def open_to_append(ctx: click.Context, mode: Any, *, no_key: bool = False, **options: Any) -> Store:
     """The ledger, to append to; ``create`` makes it where there is none, with a key unless ``no_key``.
 
-    A key that could not be used at the end is refused here, before anything is done.
+    Raises as ``checkpoint_at_end`` where the ledger could not be signed already now: nobody pays for
+    a run whose record would be worth less than it should be.
     """
     store = open_for(ctx, "write", **options) if mode == "write" else _open_or_create(ctx, no_key, options)
     signer = signer_for(ctx, store)
     if signer is not None:
-        signer.check_keys()
+        signer.check(store)
     return store
 
 
@@ -173,13 +174,17 @@ class Beginning:
 
     def __init__(self, state: Session, origin: str | None) -> None:
         from ledger.integrity.signer import key_for_new_ledger
+        from ledger.integrity.signing_errors import SignerUnreachable
 
         self.origin = check_origin(f"replay-ledger.local/{uuid4()}" if origin is None else origin)
         kept = signer_store(state, self.origin)
         if kept is None:
             raise Refused("there is no home folder to keep the ledger's key in: give --signer-dir, or --no-key")
         self._kept, self._drawn = kept, origin is None
-        vkey = str(key_for_new_ledger(kept))
+        try:
+            vkey = str(key_for_new_ledger(kept))
+        except SignerUnreachable as error:
+            raise SignerUnreachable(f"{error}; no ledger was made: give --signer-dir, or --no-key") from None
         self.created: NewEvent = new_event(
             LedgerCreated(format=FORMAT, software_version=version(PACKAGE), vkey=vkey), run_id=LEDGER_RUN_ID
         )

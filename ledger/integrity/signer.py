@@ -47,6 +47,7 @@ _WHAT_TO_DO: Final = (
     "Nothing was signed. Put back a copy of the ledger that holds every event signed; where there is none any more, "
     "keep this one as it is, and begin a new ledger"
 )
+_ADOPT: Final = "bring the latest checkpoint that you kept elsewhere: `replay-ledger checkpoint --adopt FILE`"
 
 
 class Signed(NamedTuple):
@@ -101,11 +102,9 @@ class Signer:
         """The public keys that the store vouches for, oldest first: the present one and those before it."""
         return self.kept.vkeys()
 
-    def check_keys(self) -> None:
-        """Raise ``KeyRefused`` now for a key that could not be used later."""
-        self.kept.vkeys()
-        self.kept.key()
-        self.kept.coming_key()
+    def check(self, store: Store) -> None:
+        """Raise now, as ``sign``, where the ledger could not be signed as it stands; nothing is changed."""
+        self._standing(store)
 
     def vkey(self, store: Store) -> VerifierKey:
         """The public half of the key that signs the ledger from here on. Raises ``KeyRefused``, ``KeyNotAtHand``."""
@@ -167,13 +166,8 @@ class Signer:
     # --- under the lock --------------------------------------------------------------------
 
     def _sign(self, store: Store) -> StoredCheckpoint:
-        keys = self._signing_keys(store)
-        tree = _read_tree(store)
-        last = self._last()
-        if last is None:
-            self._check_first(store, tree)
-        else:
-            self._refuse_fork(store, last.tree, tree)
+        last, tree, keys = self._standing(store)
+        if last is not None:
             self._publish(store, last)
             if keys[-1].verifier_key in last.keys:
                 self._settle_keys(keys)
@@ -187,10 +181,20 @@ class Signer:
         self._settle_keys(keys)
         return _stored(signed)
 
+    def _standing(self, store: Store) -> tuple[Signed | None, Checkpoint, list[SigningKey]]:
+        """What was signed last, the ledger's tree, which extends it, and the keys to sign that with."""
+        last = self._last()  # before the tree: who only checks does so while another process may be signing
+        tree = _read_tree(store)
+        if last is None:
+            self._check_first(store, tree)
+        else:
+            self._refuse_fork(store, last.tree, tree)
+        return last, tree, self._signing_keys(store)
+
     def _signing_keys(self, store: Store) -> list[SigningKey]:
         """The ledger's present key, behind the one before it until a checkpoint bears both."""
+        coming, key = self.kept.coming_key(), self.kept.key()
         named = ledger_keys(store)
-        key, coming = self.kept.key(), self.kept.coming_key()
         if key is None and coming is None:
             raise KeyNotAtHand(f"no key of {self.kept.origin} is in {self.kept.folder}")
         if not named or named[-1] is None:
@@ -215,7 +219,10 @@ class Signer:
         note = self.kept.last()
         if note is None:
             return None
-        return self._opened(note, self._known_keys(), f"the last checkpoint, in {self.kept.folder},")
+        try:
+            return self._opened(note, self._known_keys(), "the last checkpoint signed")
+        except NoteRefused as error:
+            raise StoreLost(f"{self.kept.folder}: {error}. Nothing was signed. Take it away, then {_ADOPT}") from None
 
     def _known_keys(self) -> list[VerifierKey]:
         """Those noted, and those at hand: a list that was lost is made good by the next signature."""
@@ -253,8 +260,7 @@ class Signer:
             return
         raise StoreLost(
             f"{self.kept.folder} no longer holds the last checkpoint signed, so a fork of {store.shown} could not be "
-            "told. Nothing was signed. Bring the latest checkpoint that you kept elsewhere: "
-            "`replay-ledger checkpoint --adopt FILE`"
+            f"told. Nothing was signed. First {_ADOPT}"
         )
 
     def _check_stored_since(self, store: Store, size: int, tree: Checkpoint) -> None:
