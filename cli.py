@@ -29,11 +29,16 @@ SECTIONS: Final = {
         "show": "commands.show:show",
         "results": "commands.results:results",
         "report": "commands.report:report",
+        "report-check": "commands.report_check:report_check",
     },
     "Prove": {
         "verify": "commands.verify:verify",
         "checkpoint": "commands.checkpoint:checkpoint",
         "keys": "commands.keys:keys",
+        "prove": "commands.prove:prove",
+        "bundle": "commands.bundle:bundle",
+        "bundle-check": "commands.bundle_check:bundle_check",
+        "verifier": "commands.verifier:verifier",
         "rebuild": "commands.rebuild:rebuild",
     },
     "Operate": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from hashlib import sha256
 from typing import Any, Final
 
 import click
@@ -10,13 +11,17 @@ import click
 from commands._click import Command
 from commands._failures import OK
 from commands._ledger import check_as_of, find_run, open_for, tell_unreadable
-from commands._options import as_of_option, option, out_option, run_argument
-from commands._output import format_for, write_data
+from commands._options import accept_clock_option, actor_option, as_of_option, option, out_option, run_argument
+from commands._output import format_for, say, write_data
+from commands._signing import code_after, open_to_append, signed
+from commands._who import who_runs
 from ledger.projections.report import report as make_report
-from ledger.render import report_json, report_text
+from ledger.render import report_html, report_json, report_text
+from ledger.render.issue import issue, rendering
+from ledger.store import Store
 
-_RENDER: Final = {"json": report_json.render, "text": report_text.render}
-_EXTENSIONS: Final = {".json": "json", ".txt": "text"}
+_RENDER: Final = {"json": report_json.render, "html": report_html.render, "text": report_text.render}
+_EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": "text"}
 
 
 @click.command(
@@ -25,6 +30,7 @@ _EXTENSIONS: Final = {".json": "json", ".txt": "text"}
         "replay-ledger report latest",
         "replay-ledger report latest --format json | jq .failures",
         "replay-ledger report replay-20261130 --as-of 2026-11-30T20:42:00Z --out report.json",
+        "replay-ledger report latest --issue --out report.html",
     ],
 )
 @run_argument
@@ -36,8 +42,26 @@ _EXTENSIONS: Final = {".json": "json", ".txt": "text"}
 )
 @as_of_option
 @out_option
+@option(
+    "--issue",
+    "to_issue",
+    is_flag=True,
+    help="Record in the ledger that these bytes were given out, so that `report-check` knows them. Once is enough.",
+)
+@actor_option
+@accept_clock_option
 @click.pass_context
-def report(ctx: click.Context, /, run: str, form: str | None, as_of: int | str | None, out: str | None) -> int:
+def report(
+    ctx: click.Context,
+    /,
+    run: str,
+    form: str | None,
+    as_of: int | str | None,
+    out: str | None,
+    to_issue: bool,
+    actor: str | None,
+    accept_clock: bool,
+) -> int:
     """Print the report of a run.
 
     The same events give the same bytes, on any machine and at any time. With --as-of it is the
@@ -46,9 +70,20 @@ def report(ctx: click.Context, /, run: str, form: str | None, as_of: int | str |
     \b
     Exit: 0 whatever the run's verdict is; 1 an event of the run cannot be read.
     """
-    store = open_for(ctx, "read")
+    store = open_to_append(ctx, "write", accept_clock=accept_clock) if to_issue else open_for(ctx, "read")
     run_id, upto = find_run(store, run), check_as_of(store, as_of)
     made: dict[str, Any] = make_report(store, run_id, upto)
     chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
-    write_data([_RENDER[chosen](made)], out)
-    return tell_unreadable(store, run_id, upto) if made["unreadable"] else OK
+    data = _RENDER[chosen](made)
+    unsigned = None
+    if to_issue:  # before it is given out: no report is out there that the ledger does not know
+        _, unsigned = signed(ctx, store, lambda: _issue(store, made, chosen, data, who_runs(actor).actor))
+    write_data([data], out)
+    return code_after(tell_unreadable(store, run_id, upto) if made["unreadable"] else OK, unsigned)
+
+
+def _issue(store: Store, made: dict[str, Any], form: str, data: bytes, actor: str) -> None:
+    digest, position = sha256(data).hexdigest(), made["as_of"]["position"]
+    of = rendering("report", form)
+    found = issue(store, made["run_id"], of, as_of_position=position, sha256=digest, actor=actor)
+    say(f"{'Issued' if found.new else 'Was issued before,'} at position {found.position}: SHA-256 {digest}")

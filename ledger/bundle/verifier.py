@@ -810,6 +810,7 @@ class Verdict:
         self.about = about
         self.proven: list[str] = []
         self.unproven: list[str] = []
+        self.never_proven = list(NEVER_PROVEN)
 
     def lines(self) -> Iterator[str]:
         """The verdict in words."""
@@ -817,7 +818,7 @@ class Verdict:
         for title, items in (
             ("Proven:", self.proven),
             ("Not proven:", self.unproven),
-            ("What this can never prove:", NEVER_PROVEN),
+            ("What this can never prove:", self.never_proven),
         ):
             yield from ["", title, *(f"  - {item}" for item in items)] if items else []
 
@@ -870,7 +871,10 @@ def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None,
         "the three reports are those that were issued, and report.json's counts follow from the events",
     ]
     if others := checkpoint.size - of_run - of_ledger:
-        verdict.proven.append(f"{others} events are said to be of other runs; of these only the hashes are here")
+        verdict.never_proven.append(
+            f"what the other {others} events are, of which only the hashes are here: all are said to be of other runs,"
+            " and the newest events of this run, or of the ledger, could be among them (earlier ones cannot)"
+        )
     if not record.counts.ended:
         verdict.unproven.append("that the run is over: it has no terminal event, so nobody knows what was to come")
     check_anchor(verdict, checkpoint, pinned, args)

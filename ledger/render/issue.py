@@ -6,6 +6,7 @@ report issued in an old version is made again with the same bytes. The same byte
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -102,8 +103,8 @@ def issue(store: Store, run_id: str, of: Rendering, *, as_of_position: int, sha2
     ``LedgerError``.
     """
     said = (of.kind, of.format, of.projection, of.version, as_of_position, sha256)
-    for before in issued(store, sha256, run_id):
-        if before[2:8] == said:
+    for before in issued(store, sha256):
+        if before[1:8] == (run_id, *said):
             return before
     payload = ReportIssued(
         kind=of.kind,
@@ -119,11 +120,30 @@ def issue(store: Store, run_id: str, of: Rendering, *, as_of_position: int, sha2
 
 
 _ISSUED_SQL: Final = """
-SELECT position, run_id, kind, format, projection, renderer_version, as_of_position, sha256
-FROM reports WHERE sha256 = :sha256 AND (run_id = :run_id OR :run_id = '') ORDER BY position
+SELECT e.position, e.run_id, e.payload
+FROM reports AS r JOIN events AS e ON e.position = r.position
+WHERE r.sha256 = :sha256 AND e.type = 'ReportIssued' ORDER BY e.position
+"""
+_FACTS: Final = ("kind", "format", "projection", "renderer_version", "as_of_position", "sha256")
+
+
+def issued(store: Store, sha256: str) -> list[Issued]:
+    """Where these bytes were issued, of whatever run, oldest first: found by a table, told by the events."""
+    found = []
+    for position, run_id, text in store.rows(_ISSUED_SQL, {"sha256": sha256}):
+        payload = json.loads(text)
+        if payload.get("sha256") == sha256:
+            found.append(Issued(position, run_id, *(payload[fact] for fact in _FACTS)))
+    return found
+
+
+_ERASED_SINCE_SQL: Final = """
+SELECT count(*) FROM redactions AS r JOIN events AS e ON e.position = r.position
+WHERE e.run_id = :run_id AND r.event_position > :position
 """
 
 
-def issued(store: Store, sha256: str, run_id: str = "") -> list[Issued]:
-    """Where these bytes were issued, of any run or of one, oldest first."""
-    return [Issued(*row) for row in store.rows(_ISSUED_SQL, {"sha256": sha256, "run_id": run_id})]
+def erased_since(store: Store, report: Issued) -> int:
+    """How many contents of the report's run were erased after it was issued."""
+    ((count,),) = store.rows(_ERASED_SINCE_SQL, {"run_id": report.run_id, "position": report.position})
+    return int(count)
