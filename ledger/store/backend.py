@@ -167,6 +167,17 @@ def checked_head(row: Row | None, shown: str) -> Head:
     return Head(origin, format_, size, root, frontier, recorded_at)
 
 
+LARGEST_ID_SQL: Final = "SELECT max(event_id) FROM events"
+
+
+def possibly_known(event_ids: Sequence[str], largest: str | None) -> list[str]:
+    """The ids that the ledger may hold already, where ``largest`` is the largest that it holds.
+
+    Ids begin with their time, so most are larger than all that are there, and so are new.
+    """
+    return [event_id for event_id in event_ids if largest is not None and event_id <= largest]
+
+
 def as_known(rows: Sequence[Row]) -> dict[str, Known]:
     """Known events by id, from rows of ``KNOWN_COLUMNS``."""
     found = {}

@@ -8,6 +8,7 @@ holds it against the real encoder.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -20,7 +21,7 @@ FORMAT: Final = 1
 SALT_BYTES: Final = 32
 ORIGIN_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}\Z"
 
-_is_id = re.compile(ID_PATTERN).match
+_matches_id = re.compile(ID_PATTERN).match
 _is_uuid7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z").match
 _is_origin = re.compile(ORIGIN_PATTERN).match
 
@@ -34,8 +35,9 @@ def check_origin(origin: str) -> str:
 
 def check(event: NewEvent) -> None:
     """Raise ``InvalidEvent`` unless the event may enter a ledger. Payloads are the encoder's to check."""
-    check_members(event.event_id, event.type, event.schema, event.run_id, event.request_id)
-    if event.salt is not None and (event.content is None or len(event.salt) != SALT_BYTES):
+    event_id, type_, schema, run_id, request_id, _, _, content, salt = event
+    check_members(event_id, type_, schema, run_id, request_id)
+    if salt is not None and (content is None or len(salt) != SALT_BYTES):
         raise InvalidEvent("a salt is 32 bytes, and there is none without content")
 
 
@@ -46,10 +48,16 @@ def check_members(event_id: str, type_: str, schema: int, run_id: str, request_i
     known = EVENT_TYPES.get(type_)
     if known is None or not 1 <= schema <= known.SCHEMA:
         raise InvalidEvent(f"no event type {type_!a} with schema {schema}")
-    if run_id != LEDGER_RUN_ID and _is_id(run_id) is None:
+    if not _is_id(run_id) and run_id != LEDGER_RUN_ID:
         raise InvalidEvent(f"{run_id!a} is no run id")
-    if request_id is not None and _is_id(request_id) is None:
+    if request_id is not None and not _is_id(request_id):
         raise InvalidEvent(f"{request_id!a} is no request id")
+
+
+@lru_cache(maxsize=1024)
+def _is_id(text: str) -> bool:
+    """The same few ids come again and again."""
+    return _matches_id(text) is not None
 
 
 def commitment(salt: bytes, content: bytes) -> str:

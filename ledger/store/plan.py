@@ -166,24 +166,26 @@ class Planner:
 
     def _write(self, events: Sequence[NewEvent], placed: Sequence[Event]) -> list[Receipt]:
         """Write the rows of events, contents and nodes. One loop, as it runs for every event."""
-        rows, grow, envelope, salts = self.rows, self._frontier.append, self._envelope, self._salts(events)
+        add_event, add_content = self.rows.events.append, self.rows.contents.append
+        grow, envelope, salts, planned = self._frontier.append, self._envelope, self._salts(events), self._planned
         receipts = []
         for event, at in zip(events, placed, strict=True):
-            content, committed = event.content, None
+            event_id, _, _, _, _, _, payload_json, content, salt = event
+            facts = position, _, _, _, _, run_version, _, request_version, time = at[:9]
+            committed = None
             if content is not None:
-                salt = event.salt or next(salts)
-                rows.contents.append((at.position, salt, *encode_content(content)))
+                salt = salt or next(salts)
+                add_content((position, salt, *encode_content(content)))
                 committed = sha256(b"\x02" + salt + content).hexdigest()
-            facts = position, event_id, _, _, _, run_version, _, request_version, time = at[:9]
-            digest = sha256(event.payload_json).hexdigest()
+            digest = sha256(payload_json).hexdigest()
             leaf = sha256(b"\x00" + envelope(*facts, digest, committed)).digest()
-            rows.events.append((*facts, event.payload_json.decode(), digest, committed, leaf))
+            add_event((*facts, payload_json.decode(), digest, committed, leaf))
             completed = grow(leaf)
             if completed:
-                rows.nodes.extend(completed)
+                self.rows.nodes.extend(completed)
             receipt = Receipt(position, event_id, run_version, request_version, time)
             receipts.append(receipt)
-            self._planned[event_id] = (event, receipt)
+            planned[event_id] = (event, receipt)
         return receipts
 
     def _salts(self, events: Sequence[NewEvent]) -> Iterator[bytes]:

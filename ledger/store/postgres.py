@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 from ledger.store.backend import (
     HEAD_SQL,
     KNOWN_COLUMNS,
+    LARGEST_ID_SQL,
     NO_PARAMS,
     RECORD_COLUMNS,
     Opening,
@@ -24,6 +25,7 @@ from ledger.store.backend import (
     checked_head,
     head_row,
     insert_sql,
+    possibly_known,
 )
 from ledger.store.changes import bulk_statement, columns_of, in_bulk, statement
 from ledger.store.errors import (
@@ -41,7 +43,7 @@ from ledger.store.postgres_session import (
     take_lock,
     translated,
 )
-from ledger.store.records import Checkpoint, Head, Rows, Stream
+from ledger.store.records import Checkpoint, Head, Known, Rows, Stream
 
 _COPY_FROM: Final = 20
 """Rows from which COPY is quicker than pipelined INSERTs."""
@@ -122,13 +124,19 @@ class PostgresBackend:
             # A statement of its own: inside the one that waits for the lock, the clock would be
             # read before the wait.
             clock = connection.execute("SELECT clock_timestamp()")
-            known = connection.execute(_KNOWN_SQL, (list(event_ids),))
+            last = connection.execute(LARGEST_ID_SQL)
             versions = self._ask_versions(connection, streams)
-        row, now = head.fetchone(), clock.fetchone()
+        row, now, largest = head.fetchone(), clock.fetchone(), last.fetchone()
         assert now is not None
-        return Opening(
-            checked_head(row, self.place.shown), _moment(now[0]), as_known(known.fetchall()), _read_versions(versions)
-        )
+        assert largest is not None
+        known = self._known(possibly_known(event_ids, largest[0]))
+        return Opening(checked_head(row, self.place.shown), _moment(now[0]), known, _read_versions(versions))
+
+    def _known(self, event_ids: Sequence[str]) -> dict[str, Known]:
+        if not event_ids:
+            return {}
+        with translated(self.place):
+            return as_known(self.connection.execute(_KNOWN_SQL, (event_ids,)).fetchall())
 
     def versions(self, streams: Sequence[Stream]) -> dict[Stream, int]:
         with translated(self.place):

@@ -15,6 +15,7 @@ import orjson
 from ledger.store.backend import (
     HEAD_SQL,
     KNOWN_COLUMNS,
+    LARGEST_ID_SQL,
     NO_PARAMS,
     Opening,
     Params,
@@ -23,6 +24,7 @@ from ledger.store.backend import (
     checked_head,
     head_row,
     insert_sql,
+    possibly_known,
 )
 from ledger.store.changes import in_bulk, statement
 from ledger.store.errors import (
@@ -102,9 +104,8 @@ class SqliteBackend:
             return Opening(checked_head(row, self.place.shown), now, self._known(event_ids), self.versions(streams))
 
     def _known(self, event_ids: Sequence[str]) -> dict[str, Known]:
-        # Ids begin with their time, so most are larger than all that are there, and so are new.
-        (largest,) = self.connection.execute("SELECT max(event_id) FROM events").fetchone()
-        possible = [event_id for event_id in event_ids if largest is not None and event_id <= largest]
+        (largest,) = self.connection.execute(LARGEST_ID_SQL).fetchone()
+        possible = possibly_known(event_ids, largest)
         return as_known(self.connection.execute(_KNOWN_SQL, (_json(possible),)).fetchall()) if possible else {}
 
     def versions(self, streams: Sequence[Stream]) -> dict[Stream, int]:

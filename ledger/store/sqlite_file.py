@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Final
 
 from ledger.store.backend import LOCK_SECONDS
@@ -36,6 +37,12 @@ _WRITER_PRAGMAS: Final = (
 # Not trusted_schema = OFF: SQLite (seen with 3.40) then refuses json_extract in a view, as in `results`. No function of
 # our own is registered and extensions cannot be loaded, so a doctored schema has nothing harmful to call.
 _READER_PRAGMAS: Final = ("query_only = ON", "cell_size_check = ON", "cache_size = -16000")
+
+# What the driver does with these by itself, but it first asks each value whether it would rather be adapted: dearer
+# than all else it does to bind one.
+sqlite3.register_adapter(bool, int)
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(NoneType, lambda _: None)
 
 
 def open_for_writing(place: Place, *, create: bool) -> sqlite3.Connection:
