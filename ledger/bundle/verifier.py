@@ -18,7 +18,6 @@ import argparse
 import base64
 import binascii
 import json
-import os
 import re
 import struct
 import sys
@@ -228,8 +227,11 @@ def open_note(data: bytes, keys: Sequence[Key]) -> tuple[str, list[Key]]:
     text, lines = text + "\n", block.split("\n")
     if not blank or lines.pop() or any(c < " " and c != "\n" for c in text) or len(data) > CHUNK or len(lines) > 100:
         raise Fault("a note is a text, a blank line and 1 to 100 signature lines")
+    signatures = [_parse_signature(line) for line in lines]
+    if len({(name, signature[:4]) for name, signature in signatures}) < len(lines):
+        raise Fault("two signatures by one key")
     signers = []
-    for name, signature in map(_parse_signature, lines):
+    for name, signature in signatures:
         for key in keys:
             if (key.name, key.key_id) == (name, signature[:4]):
                 if not signature_valid(key.public_key, text.encode(), signature[4:]):
@@ -364,7 +366,7 @@ class Bundle:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._size = os.fstat(file.fileno()).st_size
+        self._size = file.seek(0, 2)
         self.entries: dict[str, Entry] = {}
         if self._size > MAX_BUNDLE:
             raise Fault("zip: more than 4 GiB")
