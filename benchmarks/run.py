@@ -75,7 +75,10 @@ def measured(command: list[str], cwd: Path) -> tuple[float, float, float]:
     """CPU seconds, peak MiB and wall seconds of a command, which must end with 0."""
     began = time.monotonic()
     process = subprocess.Popen(
-        command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(PROJECT)}, stdin=subprocess.DEVNULL
+        command,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "XDG_STATE_HOME": str(cwd / "state")},
+        stdin=subprocess.DEVNULL,
     )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

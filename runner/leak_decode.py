@@ -77,15 +77,17 @@ def wrapped_runs(text: str) -> list[str]:
     if len(pieces) < 3:
         return []
     found, start = [], 0
-    for index in range(1, len(pieces) + 1):
-        if index < len(pieces) and len(pieces[index]) == len(pieces[start]):
+    lengths = [*map(len, pieces), 0]
+    length = lengths[0]
+    for end, other in enumerate(lengths):  # in every text, so the lengths are compared and nothing else
+        if other == length:
             continue
-        if index - start >= 2 and len(pieces[start]) >= 3:
-            rest = pieces[index : index + 1] if index < len(pieces) and len(pieces[index]) < len(pieces[start]) else []
-            joined = "".join(pieces[start:index] + rest).rstrip("=")
-            if index - start + len(rest) >= 3 and len(joined) >= SHORTEST_RUN and _is_run(joined):
+        if end - start >= 2 and length >= 3:
+            rest = pieces[end : end + 1] if other < length else []
+            joined = "".join(pieces[start:end] + rest).rstrip("=")
+            if end - start + len(rest) >= 3 and len(joined) >= SHORTEST_RUN and _is_run(joined):
                 found.append(joined)
-        start = index
+        start, length = end, other
     return found
 
 

@@ -6,6 +6,7 @@ keys gives the same bytes in a tenth of the time; the others take the slow way.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import orjson
@@ -32,9 +33,13 @@ def _is_plain(value: Any) -> bool:
     if kind in _ALWAYS_PLAIN:
         return True
     if kind is dict:
-        return "".join(value).isascii() and all(map(_is_plain, value.values()))
+        return "".join(value).isascii() and _are_plain(value.values())
     if kind is list:
-        return all(map(_is_plain, value))
+        return _are_plain(value)
     if isinstance(value, float):
         return 1e-4 <= abs(value) < 1e15 and not value.is_integer()
     return kind is int and bool(-(2**63) <= value < 2**63)
+
+
+def _are_plain(values: Collection[Any]) -> bool:
+    return _ALWAYS_PLAIN.issuperset(map(type, values)) or all(map(_is_plain, values))
