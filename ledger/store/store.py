@@ -41,6 +41,12 @@ class Store:
         """The ledger's URL without its password."""
         return self._backend.place.shown
 
+    @property
+    def url(self) -> str | None:
+        """For another process to open the same ledger; None for one in memory. May hold a password: never to be shown."""
+        place = self._backend.place
+        return None if place.dialect == "sqlite" and place.path is None else place.url
+
     # --- append ----------------------------------------------------------------------------
 
     def append(self, events: Sequence[NewEvent], expected: Sequence[Expected] = ()) -> list[Receipt]:
