@@ -166,6 +166,10 @@ class Store:
         """
         return self._backend.stream(sql, params)
 
+    def plan(self, query: str) -> list[str]:
+        """How Postgres would answer a SELECT of our own, in its words, without costs."""
+        return [row[0] for row in self._backend.fetch(f"EXPLAIN (VERBOSE, COSTS OFF) {query}")]
+
     # --- the rest --------------------------------------------------------------------------
 
     def driver_lock(self, run_id: str, holder: str) -> AbstractContextManager[None]:
