@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -84,6 +85,9 @@ def _work(url: str, base: str, work: str, step: int) -> NoReturn:
         with open_ledger(url, "write") as store:
             WORK[work](Signer(SignerStore(Path(base), ORIGIN)), store)
         os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
         os._exit(70)
 
