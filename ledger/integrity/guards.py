@@ -32,8 +32,8 @@ def faulty_guards(store: Store) -> list[str]:
     return sorted(_on_sqlite(store) if store.dialect == "sqlite" else _on_postgres(store))
 
 
-def _made(dialect: Dialect) -> Iterator[str]:
-    """The SQL that made this dialect's objects, a text a file."""
+def made_by_migration(dialect: Dialect) -> Iterator[str]:
+    """The SQL that made this dialect's triggers and views, a text a file."""
     # The folder is not imported as a package: that would bring in all of alembic.
     for file in files("migrations").joinpath("sql", SCHEMA_VERSION, dialect).iterdir():
         if file.name.endswith(".sql"):
@@ -42,7 +42,7 @@ def _made(dialect: Dialect) -> Iterator[str]:
 
 def _on_sqlite(store: Store) -> Iterator[str]:
     there = {name: " ".join(str(sql).split()) for name, sql in store.rows(_SQLITE_SQL)}
-    for text in _made("sqlite"):
+    for text in made_by_migration("sqlite"):
         words = text.split()
         if words[:2] != ["CREATE", "TRIGGER"]:
             continue
@@ -54,7 +54,7 @@ def _on_sqlite(store: Store) -> Iterator[str]:
 
 
 def _on_postgres(store: Store) -> Iterator[str]:
-    made = "\n".join(_made("postgresql"))
+    made = "\n".join(made_by_migration("postgresql"))
     bodies = dict(_FUNCTION.findall(made))
     there = {(table, name): rest for table, name, *rest in store.rows(_POSTGRES_SQL)}
     for name, table, function in _TRIGGER.findall(made):

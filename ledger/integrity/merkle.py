@@ -111,6 +111,22 @@ class Frontier:
         self._hashes.append(leaf)
         return tuple(completed)
 
+    def append_block(self, node: bytes) -> tuple[TreeNode, ...]:
+        """Add 256 leaves at once, ``node`` being their root, to a tree of whole blocks; nodes as for ``append``."""
+        if self._size % FANOUT or len(node) != HASH_BYTES:
+            raise ValueError("a block is one node of 32 bytes, added to a tree of whole blocks")
+        carry, height = self._size >> FANOUT_BITS, FANOUT_BITS
+        self._size += FANOUT
+        completed = [TreeNode(1, carry, node)]
+        while carry & 1:
+            node = node_hash(self._hashes.pop(), node)
+            carry >>= 1
+            height += 1
+            if height % FANOUT_BITS == 0:
+                completed.append(TreeNode(height // FANOUT_BITS, (self._size >> height) - 1, node))
+        self._hashes.append(node)
+        return tuple(completed)
+
     def root(self) -> bytes:
         """The root of the whole tree; ``EMPTY_ROOT`` where it has no leaf."""
         if not self._hashes:

@@ -30,13 +30,16 @@ EXIT_CODES: Final[dict[Result, int]] = {"PASS": 0, "FAIL": 1, "INCOMPLETE": 3}
 MAX_FINDINGS: Final = 100
 MAX_LISTED: Final = 20
 
+SIGNERS_STORE: Final = "the signer's store on this machine"
+"""What an anchor of the ledger's own signer is called; a weaker one than a file that was kept elsewhere."""
+
 NOT_PROVEN: Final = (
     "that every true event was appended: what was left out beforehand leaves no trace here",
     "that what was appended is true: the record shows what was written, not that it was so",
     "anything after the last anchor: whoever can write to the database can cut off or rewrite what no signature covers",
     "the hour: recorded_at is the ledger's own claim",
 )
-"""docs/ledger-format.md, section 7."""
+"""docs/ledger-format.md, section 8."""
 
 
 class Finding(NamedTuple):
@@ -63,7 +66,7 @@ class Redaction(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Events ``first`` to ``last`` that nothing vouches for, the times of both, and the minutes between, rounded up."""
+    """Events ``first`` to ``last``, the times of both, and the minutes between, rounded up."""
 
     first: int
     last: int
@@ -76,24 +79,45 @@ class Window(NamedTuple):
         """How many."""
         return self.last - self.first + 1
 
+    def as_dict(self) -> dict[str, Any]:
+        """Its members, and how many events."""
+        return {**self._asdict(), "events": self.events}
+
+    def __str__(self) -> str:
+        minutes = "an unknown number of" if self.minutes is None else self.minutes
+        place = f"position {self.first}" if self.first == self.last else f"positions {self.first} to {self.last}"
+        return f"{place}, {_count(self.events, 'event')} over {minutes} min"
+
+
+class Anchored(NamedTuple):
+    """The events that an anchor vouches for, what the anchor is, and the keys (as vkeys) that it is verified by."""
+
+    window: Window
+    source: str
+    keys: tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of one verification.
 
     ``origin``, ``size`` and ``root`` are the head's, None where it has none that can be read.
-    ``events``: rows read. ``findings`` holds the first
-    ``MAX_FINDINGS``, ``findings_left_out`` counts the rest; so with ``redactions`` and
-    ``open_runs`` and ``MAX_LISTED``. ``unproven``: plain sentences.
+    ``at``: the size of the checkpoint by which alone was judged, if any. ``events``: rows read.
+    ``findings`` holds the first ``MAX_FINDINGS``, ``findings_left_out`` counts the rest; so with
+    ``redactions`` and ``open_runs`` and ``MAX_LISTED``. ``unproven``: plain sentences. ``signed``: events
+    after those anchored that a stored checkpoint by a trusted key covers; ``unsigned``: those after them.
     """
 
     origin: str | None
     size: int | None
     root: str | None
+    at: int | None
     events: int
     findings: tuple[Finding, ...]
     findings_left_out: int
     unproven: tuple[str, ...]
+    anchored: Anchored | None
+    signed: Window | None
     unsigned: Window | None
     open_runs: tuple[str, ...]
     open_runs_left_out: int
@@ -113,21 +137,26 @@ class Verdict:
         return EXIT_CODES[self.result]
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--json``: this dataclass's members, with the verdict, window and what is not proven."""
+        """For ``--json``: this dataclass's members, with the verdict and what is not proven."""
         members = asdict(self)
         members["findings"] = [item._asdict() for item in self.findings]
         members["redactions"] = [item._asdict() for item in self.redactions]
-        window = self.unsigned
-        members["unsigned"] = None if window is None else {**window._asdict(), "events": window.events}
+        members["signed"] = None if self.signed is None else self.signed.as_dict()
+        members["unsigned"] = None if self.unsigned is None else self.unsigned.as_dict()
+        if self.anchored is not None:
+            window, source, keys = self.anchored
+            members["anchored"] = {"source": source, "keys": list(keys), **window.as_dict()}
         return {"verdict": self.result, **members, "not_proven": list(NOT_PROVEN)}
 
     def lines(self) -> Iterator[str]:
-        """For people: the verdict, why, what was redacted, and what it does not prove."""
+        """For people: the verdict, why, what vouches for how much, what was redacted, what it does not prove."""
         origin = "a ledger of unknown origin" if self.origin is None else printable(self.origin)
         said = "no head could be read" if self.size is None else f"the head says size {self.size}, root {self.root}"
+        alone = "" if self.at is None else f", judging positions 1 to {self.at} alone"
         yield f"{self.result}  {origin}"
-        yield f"  {self.events} events read and hashed again; {said}"
+        yield f"  {self.events} events read and hashed again{alone}; {said}"
         yield from self._finding_lines()
+        yield from self._vouching_lines()
         yield from _listed("Unproven", self.unproven)
         yield from _listed("Runs without an end", self.open_runs, self.open_runs_left_out)
         erased = [
@@ -136,6 +165,18 @@ class Verdict:
         ]
         yield from _listed("Erased content", erased, self.redactions_left_out)
         yield from _listed("What this does not prove", NOT_PROVEN)
+
+    def _vouching_lines(self) -> Iterator[str]:
+        if self.anchored is None:
+            yield "  anchored: nothing"
+        else:
+            window, source, keys = self.anchored
+            yield f"  anchored: {window}, by {printable(source)}"
+            if source == SIGNERS_STORE:
+                yield "    (weaker than a checkpoint that you kept elsewhere: who owns this machine can change both)"
+            yield from (f"    key {printable(key)}" for key in keys)
+        yield f"  signed beyond that: {self.signed or 'nothing'}"
+        yield f"  unsigned beyond that: {self.unsigned or 'nothing'}"
 
     def _finding_lines(self) -> Iterator[str]:
         if not self.findings:
@@ -175,6 +216,12 @@ class Findings:
             self._kept.append(Finding(position, last or position, member, kind, text))
         else:
             self.left_out += 1
+
+    def take(self, others: Findings) -> None:
+        """Add what others found meanwhile."""
+        for position, last, member, kind, text in others._kept:
+            self.add(position, member, kind, text, last=last)
+        self.left_out += others.left_out
 
     def sorted(self) -> tuple[Finding, ...]:
         """In order of position; those of no position last."""

@@ -1,212 +1,268 @@
 """Verify a ledger: hash everything again, look at everything that refers to it, say what is unproven.
 
-``Walk`` reads the events once, in order. What is about many rows at once (versions within a run
-or a request, stray rows, projection tables, counts) is asked of the database, so that memory does
-not grow with the number of requests; Python holds the names of runs without an end, no more.
+The events are read once, slice by slice (``slices.py``), in as many processes as the caller allows;
+``Walk`` joins the slices in order, and looks row by row at one that is not whole. The projection tables are
+compared by a sum over their rows, and row by row where that does not settle it (``derived.py``). What is
+about many rows at once (versions within a request, stray rows, the file itself) is asked of the database
+meanwhile. Memory does not grow with the number of events or requests.
 
-Nothing here ever says PASS without an anchor, a signed checkpoint that vouches for the end of the
-ledger: whoever can write to the database could otherwise cut off the tail, or write the whole
-ledger anew, and nobody would see it.
+Nothing here ever says PASS without an anchor, a signed checkpoint kept outside the database that vouches
+for the end of the ledger: whoever can write to the database could otherwise cut off the tail, or
+write the whole ledger anew, and nobody would see it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
-from typing import Final
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
-import orjson
-
+from ledger.integrity.anchors import Anchor, OpenedAnchor, open_anchor
+from ledger.integrity.aside import Aside, Question
+from ledger.integrity.derived import Derived
 from ledger.integrity.guards import faulty_guards
-from ledger.integrity.merkle import FANOUT_BITS
+from ledger.integrity.note import VerifierKey
+from ledger.integrity.pool import Slicer
+from ledger.integrity.slices import SLICE
+from ledger.integrity.strays import check_strays
 from ledger.integrity.survey import DATABASE_FILE, Survey, check_file, survey
-from ledger.integrity.verdict import MAX_FINDINGS, MAX_LISTED, Findings, Kind, Verdict, Window, printable
+from ledger.integrity.verdict import MAX_LISTED, Findings, Verdict, printable
+from ledger.integrity.versions import REQUEST_VERSION, RUN_VERSION, check_versions
+from ledger.integrity.views import check_views
+from ledger.integrity.vouching import Vouching, judge
 from ledger.integrity.walk import Progress, Walk
-from ledger.projections import rebuild
-from ledger.projections.counts import counts
 from ledger.projections.scratch import UnreadableEvent
+from ledger.projections.tally import KEY_BYTES
 from ledger.store import Store
-from ledger.store.errors import LedgerBusy, LedgerMalformed, NotALedger, StatementRefused
+from ledger.store.errors import LedgerMalformed, NotALedger, StatementRefused
+
+_UNVOUCHED: Final = Vouching(None, None, None, ())
 
 
-def verify(store: Store, *, progress: Progress | None = None) -> Verdict:
+def verify(
+    store: Store,
+    *,
+    keys: Sequence[VerifierKey] = (),
+    anchors: Sequence[Anchor] = (),
+    max_window: int = 0,
+    at: Anchor | None = None,
+    projections: bool = True,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    row_by_row: bool = False,
+) -> Verdict:
     """Check the whole ledger. Reads only; others may append meanwhile, their events are not judged.
 
-    ``progress`` is called now and then with (events done, events in all). What cannot be read is a
-    finding; that the database does not answer is a ``LedgerError``.
+    ``keys``: those that the caller trusts; an anchor vouches for something only by one of them, or by
+    one that rotations lead to. ``max_window``: how many events may stand beyond the anchor. ``at``: judge
+    the positions that this checkpoint covers, and nothing else. ``projections``: False leaves their
+    tables unchecked, and the verdict says so. ``jobs``: processes that hash. ``progress`` is called now and
+    then with (events done, events in all). ``row_by_row``: go the slow way throughout, which is gone
+    otherwise where something is wrong; the verdict is the same.
+
+    Raises ``NoteError`` where an anchor is no checkpoint. What cannot be read is a finding; that the
+    database does not answer is a ``LedgerError``.
     """
+    asked = Asked(
+        tuple(keys),
+        tuple(map(open_anchor, anchors if at is None else (*anchors, at))),
+        max_window,
+        None if at is None else open_anchor(at),
+        projections,
+        jobs,
+        progress or _no_progress,
+        row_by_row,
+    )
     found = Findings()
-    unchecked: list[str] = []
     try:
         seen = survey(store, found)
     except LedgerMalformed as error:
         return unreadable(error)
-    walk = None if seen.head is None else Walk(store, found, seen.head, head_sound=seen.head_sound)
-    if walk is None:
-        unchecked.append("the events: without the head nobody knows their origin, so they were not hashed again")
-    for name, stage in _stages(store, found, unchecked, seen, walk, progress):
-        try:
-            stage()
-        except UnreadableEvent as error:
-            found.add(error.position, "payload", "edited", "no projection can take this event")
-        except LedgerMalformed as error:
-            found.add(walk.last_position + 1 if walk else None, "database", "edited", printable(error))
-        except (NotALedger, StatementRefused):
-            if seen.whole:
-                raise
-            unchecked.append(f"{name}: a table or a column that this needs is gone")
-    return _verdict(seen, walk, found, unchecked)
+    return _Verification(store, asked, seen, found).run()
 
 
 def unreadable(error: LedgerMalformed) -> Verdict:
     """The verdict on a database so damaged that not even its tables can be listed."""
     found = Findings()
     found.add(None, DATABASE_FILE, "edited", printable(error))
-    return _verdict(Survey(whole=False, head=None, head_sound=False), None, found, ["the events: none could be read"])
+    seen = Survey(whole=False, head=None, head_sound=False)
+    return _verdict(seen, None, None, _UNVOUCHED, found, ["the events: none could be read"])
 
 
-def _stages(
-    store: Store, found: Findings, unchecked: list[str], seen: Survey, walk: Walk | None, progress: Progress | None
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What is checked, each under the name by which it is said that it could not be."""
-    yield "the database file", lambda: check_file(store, found)
-    if walk is not None:
-        yield "the events", lambda: walk.run(progress)
-    yield "versions", lambda: _check_versions(store, found)
-    if seen.head_sound:
-        yield "rows of no event", lambda: _check_strays(store, found)
-        yield "the projection tables", lambda: _check_projections(store, found, unchecked)
-    else:
-        unchecked.append("the projection tables, and rows of no event: there is no sound head to go by")
-    yield "the database's guards", lambda: _check_guards(store, unchecked)
+class Asked(NamedTuple):
+    """What ``verify`` was asked for, anchors opened."""
+
+    keys: tuple[VerifierKey, ...]
+    anchors: tuple[OpenedAnchor, ...]
+    max_window: int
+    at: OpenedAnchor | None
+    projections: bool
+    jobs: int
+    progress: Progress
+    row_by_row: bool
 
 
-# --- guards --------------------------------------------------------------------------------
+def _no_progress(_done: int, _total: int) -> None:
+    return None
 
 
-def _check_guards(store: Store, unchecked: list[str]) -> None:
-    faulty = faulty_guards(store)
-    if faulty:
-        more = [f"and {len(faulty) - MAX_LISTED} more"] if len(faulty) > MAX_LISTED else []
-        unchecked.append(
-            "that nobody changed rows past the database's own guards, which are not as they were made: "
-            + ", ".join([*faulty[:MAX_LISTED], *more])
-        )
+class _Verification:
+    """One verification on its way."""
 
+    def __init__(self, store: Store, asked: Asked, seen: Survey, found: Findings) -> None:
+        self._store, self._asked, self._seen, self._found = store, asked, seen, found
+        self._unchecked: list[str] = []
+        self._vouching = _UNVOUCHED
+        self._walk: Walk | None = None
+        if seen.head is None:
+            self._unchecked.append(
+                "the events: without the head nobody knows their origin, so they were not hashed again"
+            )
+            return
+        judged = seen.head.size if asked.at is None else min(asked.at.tree.size, seen.head.size)
+        marks = {anchor.tree.size for anchor in asked.anchors}
+        self._walk = Walk(store, found, seen.head, head_sound=seen.head_sound, judged=judged, marks=marks)
 
-# --- versions ------------------------------------------------------------------------------
+    def run(self) -> Verdict:
+        for name, stage in self._stages():
+            self._guarded(name, stage)
+        at = None if self._asked.at is None else self._asked.at.tree.size
+        return _verdict(self._seen, at, self._walk, self._vouching, self._found, self._unchecked)
 
-_VERSIONS_SQL: Final = """
-SELECT position, {version}, version_before, position_before FROM (
-  SELECT position, {version},
-    lag({version}) OVER stream AS version_before, lag(position) OVER stream AS position_before
-  FROM events WHERE {version} IS NOT NULL
-  WINDOW stream AS (PARTITION BY {stream} ORDER BY {version}, position)
-) AS numbered
-WHERE {version} <> coalesce(version_before, 0) + 1 OR position_before > position
-ORDER BY position LIMIT {limit}
-"""
-_STREAMS: Final = {"run_version": "run_id", "request_version": "run_id, request_id"}
+    def _stages(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """What is checked, each under the name by which it is said that it could not be."""
+        aside = Aside(self._questions(), inline=self._store.url is None)
+        derived = None
+        if self._walk is not None:
+            derived = Derived(self._store, self._key())
+            yield from self._walk_stages(self._walk, derived)
+        for name, found, error in aside.answers():
+            yield name, partial(self._take_answer, found, error, derived)
+        seen, asked = self._seen, self._asked
+        if seen.head_sound and asked.at is None:
+            yield "rows of no event", lambda: check_strays(self._store, self._found)
+        elif asked.at is None:
+            self._unchecked.append("the projection tables, and rows of no event: there is no sound head to go by")
+        if not asked.projections:
+            self._unchecked.append("the projection tables, and the counts that runs ended with: left out as asked")
+        elif self._walk is not None and derived is not None:
+            yield from self._derived_stages(self._walk, derived)
+        yield "the database's guards", self._check_guards
 
+    def _key(self) -> bytes | None:
+        """What the sums over the projection tables are made under; None where none are made."""
+        asked = self._asked
+        wanted = asked.projections and self._seen.head_sound and not asked.row_by_row
+        return os.urandom(KEY_BYTES) if wanted else None
 
-def _check_versions(store: Store, found: Findings) -> None:
-    """1, 2, 3 ... within each run and each request, in order of position."""
-    for version, stream in _STREAMS.items():
-        sql = _VERSIONS_SQL.format(version=version, stream=stream, limit=MAX_FINDINGS + 1)
-        for position, number, before, position_before in store.rows(sql, {}):
-            kind, text = _version_fault(number, before or 0, position_before is not None and position_before > position)
-            found.add(position, version, kind, text)
+    def _walk_stages(self, walk: Walk, derived: Derived) -> Iterator[tuple[str, Callable[[], None]]]:
+        with Slicer(self._store, walk.head.origin, derived.key, self._asked.jobs) as slicer:
+            yield "the events", lambda: self._walk_events(walk, slicer, derived)
+            yield "versions", lambda: self._check_run_versions(walk, derived)
+            if self._asked.at is None:
+                yield "the projection tables", lambda: derived.add_up(slicer, walk.judged)
+        yield "anchors and checkpoints", lambda: self._judge(walk)
 
+    def _derived_stages(self, walk: Walk, derived: Derived) -> Iterator[tuple[str, Callable[[], None]]]:
+        if self._asked.at is not None:
+            yield "the counts of runs", lambda: derived.check_counts(walk.judged, self._found)
+        elif self._seen.head_sound:
+            yield "the views", lambda: check_views(self._store, self._found)
+            yield "the projection tables", lambda: derived.check(self._found, self._unchecked)
 
-def _version_fault(number: object, before: object, backwards: bool) -> tuple[Kind, str]:
-    if not isinstance(number, int) or not isinstance(before, int):
-        return "edited", "no version"
-    if number > before + 1:
-        return "removed", f"{number} follows {before} in its stream"
-    if backwards:
-        return "reordered", "stands before an event of a smaller version"
-    return "inserted", f"{number} is there more than once, or is no version"
+    def _guarded(self, name: str, stage: Callable[[], None]) -> None:
+        try:
+            stage()
+        except UnreadableEvent as error:
+            self._found.add(error.position, "payload", "edited", "no projection can take this event")
+        except LedgerMalformed as error:
+            position = self._walk.last_position + 1 if self._walk else None
+            self._found.add(position, "database", "edited", printable(error))
+        except (NotALedger, StatementRefused):
+            if self._seen.whole:
+                raise
+            self._unchecked.append(f"{name}: a table or a column that this needs is gone")
 
+    # --- stages ----------------------------------------------------------------------------
 
-# --- rows that belong to no event ----------------------------------------------------------
+    def _questions(self) -> dict[str, Question]:
+        """What the database is asked meanwhile."""
+        asked: dict[str, Question] = {}
+        if self._asked.at is None:
+            asked["the database file"] = lambda found: check_file(self._store, found)
+        if self._walk is not None:
+            upto = self._walk.judged
+            asked["versions"] = lambda found: check_versions(self._store, found, REQUEST_VERSION, upto)
+        return asked
 
-_BEYOND_SQL: Final = """
-WITH head AS (SELECT size FROM ledger_head WHERE id = 1)
-SELECT 'events', position FROM events, head WHERE position < 1 OR position > size
-UNION ALL
-SELECT 'contents', position FROM contents, head WHERE position < 1 OR position > size
-UNION ALL
-SELECT 'redactions', position FROM redactions, head WHERE position < 1 OR position > size
-ORDER BY 2 LIMIT :limit
-"""
-_LEVELS_SQL: Final = """
-SELECT level, min(node_index), max(node_index), (SELECT max(size) FROM ledger_head) FROM tree_nodes GROUP BY level
-"""
-_HEADS_SQL: Final = "SELECT count(*) FROM ledger_head"
+    def _take_answer(self, found: Findings, error: Exception | None, derived: Derived | None) -> None:
+        if found and derived is not None:
+            derived.doubt()
+        self._found.take(found)
+        if error is not None:
+            raise error
 
+    def _walk_events(self, walk: Walk, slicer: Slicer, derived: Derived) -> None:
+        judged, progress = walk.judged, self._asked.progress
+        walk.begin()
 
-def _check_strays(store: Store, found: Findings) -> None:
-    """Rows that the walk cannot meet, since no event up to the head leads to them."""
-    for table, position in store.rows(_BEYOND_SQL, {"limit": MAX_FINDINGS + 1}):
-        found.add(position, table, "inserted", "stands beyond the size that the head says")
-    for level, first, last, size in store.rows(_LEVELS_SQL, {}):
-        end = (last + 1) << level * FANOUT_BITS if level > 0 else 0
-        if level < 1 or first < 0 or end > size:
-            found.add(None, "tree_nodes", "inserted", f"nodes of level {printable(level)} beyond the last event")
-    for (heads,) in store.rows(_HEADS_SQL, {}):
-        if heads != 1:
-            found.add(None, "ledger_head", "inserted", f"{heads} heads where there is one")
+        def tell() -> None:
+            progress(walk.events, judged)
 
+        if self._asked.row_by_row:
+            for first in range(1, judged + 1, SLICE):
+                walk.read(first, min(first + SLICE - 1, judged), tell)
+        else:
+            for first, last, checked in slicer.parts(0, judged):
+                derived.take(checked.fold)
+                if checked.whole is not None and walk.fits(checked.whole):
+                    walk.join(checked.whole)
+                else:
+                    walk.read(first, last, tell)
+                tell()
+        walk.finish()
+        tell()
 
-# --- projections ---------------------------------------------------------------------------
+    def _check_run_versions(self, walk: Walk, derived: Derived) -> None:
+        if walk.versions_doubtful:
+            derived.doubt()
+            check_versions(self._store, self._found, RUN_VERSION, walk.judged)
 
-_ENDS_SQL: Final = """
-SELECT e.position, e.run_id, e.payload, r.ended_position
-FROM events e LEFT JOIN runs r ON r.run_id = e.run_id
-WHERE e.type IN ('RunCompleted', 'RunAbandoned') AND e.position <= :size
-ORDER BY e.position
-"""
+    def _judge(self, walk: Walk) -> None:
+        asked = self._asked
+        self._vouching = judge(self._store, walk, self._found, asked.keys, asked.anchors, asked.max_window)
 
-
-def _check_projections(store: Store, found: Findings, unchecked: list[str]) -> None:
-    """Projection tables equal to a fresh fold; then the counts that runs ended with, from the tables.
-
-    ``unchecked`` gets sentences about what could not be compared.
-    """
-    try:
-        differences = rebuild.check(store, MAX_FINDINGS + 1)
-    except LedgerBusy:
-        unchecked.append("the projection tables: events were appended faster than they could be compared")
-        return
-    for table, key, kind, columns in differences:
-        row = ", ".join(printable(part) for part in key)
-        detail = f" in {', '.join(columns)}" if columns else ""
-        found.add(None, table, "projection altered", f"row ({row}): {kind}{detail}")
-    if differences:
-        return
-    for position, run_id, payload, ended_position in store.rows(_ENDS_SQL, {"size": store.head().size}):
-        if ended_position != position:
-            unchecked.append(f"the counts at position {position}: run {printable(run_id)} went on after its end")
-        elif orjson.loads(payload)["counts"] != counts(store, run_id).model_dump():
-            found.add(position, "payload", "edited", "the run's counts are not what its events add up to")
+    def _check_guards(self) -> None:
+        faulty = faulty_guards(self._store)
+        if faulty:
+            more = [f"and {len(faulty) - MAX_LISTED} more"] if len(faulty) > MAX_LISTED else []
+            self._unchecked.append(
+                "that nobody changed rows past the database's own guards, which are not as they were made: "
+                + ", ".join([*faulty[:MAX_LISTED], *more])
+            )
 
 
 # --- the verdict ---------------------------------------------------------------------------
 
 
-def _verdict(seen: Survey, walk: Walk | None, found: Findings, unchecked: list[str]) -> Verdict:
+def _verdict(
+    seen: Survey, at: int | None, walk: Walk | None, vouching: Vouching, found: Findings, unchecked: list[str]
+) -> Verdict:
     head = seen.head if seen.head_sound else None
-    window = None if walk is None else _window(walk)
     open_runs = [] if walk is None else [printable(run_id) for run_id in walk.open_runs]
     return Verdict(
         origin=None if seen.head is None else seen.head.origin,
         size=None if head is None else head.size,
         root=None if head is None else head.root.hex(),
+        at=at,
         events=0 if walk is None else walk.events,
         findings=found.sorted(),
         findings_left_out=found.left_out,
-        unproven=(*(() if walk is None else _unproven(walk, window)), *unchecked),
-        unsigned=window,
+        unproven=(*vouching.unproven, *(() if walk is None else _unproven(walk)), *unchecked),
+        anchored=vouching.anchored,
+        signed=vouching.signed,
+        unsigned=vouching.unsigned,
         open_runs=tuple(open_runs[:MAX_LISTED]),
         open_runs_left_out=max(0, len(open_runs) - MAX_LISTED),
         redactions=() if walk is None else tuple(walk.redactions),
@@ -214,30 +270,8 @@ def _verdict(seen: Survey, walk: Walk | None, found: Findings, unchecked: list[s
     )
 
 
-def _unproven(walk: Walk, window: Window | None) -> Iterator[str]:
-    if window is not None:
-        minutes = "an unknown number of" if window.minutes is None else window.minutes
-        yield (
-            f"no signed checkpoint vouches for the end of the ledger: positions {window.first} to {window.last},"
-            f" {window.events} events over {minutes} min, are unsigned, so a tail cut off or a history"
-            " written anew would not be seen"
-        )
-    if walk.checkpoints:
-        yield f"stored checkpoints that match the events but are signed by keys that nobody named: {walk.checkpoints}"
+def _unproven(walk: Walk) -> Iterator[str]:
     if walk.open_runs:
         yield f"runs without a terminal event, of which nobody knows what they still had to do: {len(walk.open_runs)}"
-
-
-def _window(walk: Walk) -> Window | None:
-    if walk.first_time is None or walk.last_time is None:
-        return None
-    since, until = printable(walk.first_time), printable(walk.last_time)
-    return Window(1, walk.last_position, since, until, _minutes(since, until))
-
-
-def _minutes(since: str, until: str) -> int | None:
-    try:
-        span = datetime.fromisoformat(until) - datetime.fromisoformat(since)
-    except ValueError:  # not times: a finding says so
-        return None
-    return -(-span // timedelta(minutes=1))
+    if walk.later_redactions:
+        yield (f"erasures that events after the checkpoint order, which it does not vouch for: {walk.later_redactions}")

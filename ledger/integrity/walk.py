@@ -1,24 +1,30 @@
 """One pass over a ledger in order of position: every row, its place, and the tree above it.
 
+Slices that were found whole (``slices.py``) are joined; the rows of others are looked at one by one,
+and what is wrong with them is named. Both leave the same state behind, so the verdict does not depend
+on which it was.
+
 Memory does not grow with the ledger: beside the tree's frontier it holds the names of runs without
-an end, and what other tables say is read alongside, in the same order.
+an end, the last version of each run, and what other tables say is read alongside, in the same order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 from ledger.events import AFTER_TERMINAL_TYPES, LEDGER_RUN_ID, TERMINAL_TYPES, Event
 from ledger.integrity.checkpoint import Checkpoint, parse_checkpoint
-from ledger.integrity.merkle import FANOUT_BITS, HASH_BYTES, Frontier, TreeNode
+from ledger.integrity.cursor import Cursor
+from ledger.integrity.merkle import FANOUT, FANOUT_BITS, HASH_BYTES, Frontier, TreeNode, root
 from ledger.integrity.note import NoteError, parse_note
 from ledger.integrity.rows import RowChecker
+from ledger.integrity.slices import FIRST_TYPE, REDACTION_TYPE, SPECIAL_TYPES, Slice
 from ledger.integrity.verdict import MAX_LISTED, Findings, Redaction, printable
+from ledger.projections.projection import checked
 from ledger.store import Store
 from ledger.store.envelope import FORMAT
-from ledger.store.errors import LedgerMalformed
 from ledger.store.read import decoded
 from ledger.store.records import EVENT_COLUMNS, Head, Record, Unreadable
 
@@ -26,7 +32,6 @@ Progress = Callable[[int, int], None]
 """Called now and then with (events done, events in all)."""
 
 PROGRESS_EVERY: Final = 4096
-FIRST_TYPE: Final = "LedgerCreated"
 
 _DECODED_COLUMNS: Final = EVENT_COLUMNS.index("payload") + 1
 
@@ -35,90 +40,123 @@ _CHECKPOINTS_SQL: Final = "SELECT size, root, note FROM checkpoints ORDER BY siz
 _NODES_SQL: Final = "SELECT node_index, hash FROM tree_nodes WHERE level = :level ORDER BY node_index"
 
 
-class Cursor:
-    """Rows of another table, ordered by their first column, taken as far as the walk has come."""
-
-    def __init__(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._table, self._rows = table, iter(rows)
-        self._row: tuple[Any, ...] | None = None
-        self.key: float = math.inf
-        """First column of the next row; infinite where there is none."""
-
-    def open(self) -> Cursor:
-        """Read the first row: from here on the database shows what it holds at this moment."""
-        self._advance()
-        return self
-
-    def _advance(self) -> None:
-        self._row = next(self._rows, None)
-        key = math.inf if self._row is None else self._row[0]
-        if not isinstance(key, (int, float)):
-            raise LedgerMalformed(f"{self._table} holds a key that is no number")
-        self.key = key
-
-    def upto(self, key: float) -> Iterator[tuple[Any, ...]]:
-        """Take the rows whose first column is at most ``key``."""
-        while self.key <= key and self._row is not None:
-            row = self._row
-            self._advance()
-            yield row
-
-
 class Walk:
     """The pass and what it learned; what does not match goes to ``found``.
 
-    ``head_sound``: whether ``head`` is the stored one, to be compared with what was read.
+    ``head_sound``: whether ``head`` is the stored one, to be compared with what was read. ``judged``:
+    how many events are; fewer than the head says where a checkpoint in the middle is judged by. ``marks``:
+    the sizes at which the tree's root is wanted; ``roots`` has those that could be computed.
 
     Others may append meanwhile. The head was read first and the events up to it are judged; what
     other tables say of later events is left to the next verification, so long as a head read
     after them covers it.
     """
 
-    def __init__(self, store: Store, found: Findings, head: Head, *, head_sound: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        found: Findings,
+        head: Head,
+        *,
+        head_sound: bool = True,
+        judged: int | None = None,
+        marks: Collection[int] = (),
+    ) -> None:
         self._store, self._found = store, found
         self.head, self._head_sound = head, head_sound
+        self.judged = head.size if judged is None else judged
         self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}))
         self._checkpoints = Cursor("checkpoints", store.rows(_CHECKPOINTS_SQL, {}))
         self._size_after = self.head.size
         self._nodes: dict[int, Cursor] = {}
         self._rows = RowChecker(self.head.origin, found)
         self._frontier = Frontier()
+        self._marks = sorted(marks, reverse=True)
         self._gapless = True
+        self._versions: dict[str, int] = {}
+        self.versions_doubtful = False
         self.events = 0
         self.checkpoints = 0
+        self.forked: set[int] = set()
+        self.roots: dict[int, bytes] = {}
         self.last_position = 0
-        self.first_time: str | None = None
         self.last_time: str | None = None
         self.open_runs: dict[str, None] = {}
         self.redactions: list[Redaction] = []
         self.redactions_left_out = 0
+        self.later_redactions = 0
+        self.keys_named: list[tuple[int, Any]] = []
+        """Position and vkey of the events that name the ledger's key, as they say it."""
 
-    def run(self, progress: Progress | None = None) -> None:
-        """Read every event and compare; then the head with what was read. Raises ``LedgerMalformed``."""
+    # --- from outside ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Read what other tables say first."""
         self._redactions.open()
         self._checkpoints.open()
         if self._head_sound:
             self._size_after = self._store.head().size
-        for record, event in _decoded(self._store.records(upto=self.head.size)):
+
+    def fits(self, part: Slice) -> bool:
+        """May the slice be joined as it is? Otherwise its rows have to be read one by one."""
+        if part.first != self.last_position + 1 or (self.last_time is not None and part.first_time < self.last_time):
+            return False
+        return self._frontier.size % FANOUT == 0 or not self._gapless
+
+    def join(self, part: Slice) -> None:
+        """Take a slice that fits."""
+        for run_id, span in part.runs.items():
+            self.versions_doubtful |= span.first_version != self._versions.get(run_id, 0) + 1
+            self._versions[run_id] = span.last_version
+            if span.open is not None:
+                self._follow_run(run_id, opened=span.open)
+        for event in part.events:
+            self._follow_special(event.position, event.run_id, event)
+        if self._gapless:
+            for each in part.roots:
+                self._append_block(each)
+            for leaf in part.leaves:
+                self._append_leaf(leaf)
+        self.events += part.last - part.first + 1
+        self.last_position, self.last_time = part.last, part.last_time
+        self._check_checkpoints(part.last)
+
+    def read(self, first: int, last: int, progress: Callable[[], None]) -> None:
+        """Read positions ``first`` to ``last`` one by one. Raises ``LedgerMalformed``."""
+        self.versions_doubtful = True
+        for record, event in _decoded(self._store.records(after=first - 1, upto=last)):
             self._take(record, event)
-            if progress is not None and self.events % PROGRESS_EVERY == 0:
-                progress(self.events, self.head.size)
-        self._finish()
-        if progress is not None:
-            progress(self.events, self.head.size)
+            if self.events % PROGRESS_EVERY == 0:
+                progress()
+
+    def finish(self) -> None:
+        """All was read: look at what is left in other tables, and at the head."""
+        self._refuse_redactions(self.judged)
+        for event_position, position in self._redactions.upto(math.inf):
+            if event_position > self._size_after:
+                self._unauthorised(position)
+            elif self.judged < self.head.size and position <= self.judged:
+                self._check_later_redaction(event_position, position)
+        for size, *_ in self._checkpoints.upto(math.inf):
+            if size > self._size_after:
+                self.checkpoints += 1
+                self._found.add(size, "checkpoints", "rolled back", "the ledger is shorter than this checkpoint")
+        self._check_head()
+
+    # --- one by one ------------------------------------------------------------------------
 
     def _take(self, record: Record, event: Event | Unreadable) -> None:
         self.events += 1
         self._check_place(record)
         self._rows.check(record, event)
-        self._grow(record)
-        self._follow_run(record)
-        if record.type == "ContentRedacted":
-            self._check_redaction(record, event)
-        if self.last_position >= self._checkpoints.key:
-            self._check_checkpoints()
-
-    # --- order -----------------------------------------------------------------------------
+        self._append_row(record)
+        if record.type in TERMINAL_TYPES:
+            self._follow_run(record.run_id, opened=False)
+        elif record.run_id != LEDGER_RUN_ID and record.type not in AFTER_TERMINAL_TYPES:
+            self._follow_run(record.run_id, opened=True)
+        if record.type in SPECIAL_TYPES:
+            self._follow_special(record.position, record.run_id, event)
+        self._check_checkpoints(self.last_position)
 
     def _check_place(self, record: Record) -> None:
         expected = self.last_position + 1
@@ -133,25 +171,59 @@ class Walk:
         time = str(record.recorded_at)
         if self.last_time is not None and time < self.last_time:
             self._found.add(record.position, "recorded_at", "edited", "earlier than the event before")
-        self.first_time, self.last_time = self.first_time or time, time
+        self.last_time = time
 
-    def _follow_run(self, record: Record) -> None:
-        if record.type in TERMINAL_TYPES:
-            self.open_runs.pop(record.run_id, None)
-        elif record.run_id != LEDGER_RUN_ID and record.type not in AFTER_TERMINAL_TYPES:
-            self.open_runs[record.run_id] = None
-
-    # --- the tree --------------------------------------------------------------------------
-
-    def _grow(self, record: Record) -> None:
+    def _append_row(self, record: Record) -> None:
         leaf = record.leaf_hash
         if not _is_hash(leaf):
             self._found.add(record.position, "leaf_hash", "edited", "a leaf hash has 32 bytes")
             leaf = bytes(HASH_BYTES)
         # The stored leaf, which the row was just compared with: so an edited row is one finding
         # at its position, and the nodes above tell of leaves that were edited as well.
+        self._append_leaf(leaf)
+
+    def _follow_run(self, run_id: str, *, opened: bool) -> None:
+        if opened:
+            self.open_runs[run_id] = None
+        else:
+            self.open_runs.pop(run_id, None)
+
+    def _follow_special(self, position: int, run_id: object, event: Event | Unreadable) -> None:
+        if event.type == REDACTION_TYPE:
+            self._check_redaction(position, run_id, event)
+        elif isinstance(event, Event) and run_id == LEDGER_RUN_ID:
+            self.keys_named.append((position, event.payload["vkey"]))
+
+    # --- the tree --------------------------------------------------------------------------
+
+    def _append_block(self, block: bytes) -> None:
+        end = self._frontier.size + FANOUT
+        # Within a block only its leaves tell a root; they were hashed again a moment ago.
+        if min(self._checkpoints.key, self._marks[-1] if self._marks else math.inf) < end:
+            leaves = self._store.read_leaves(end - FANOUT, FANOUT)
+            if len(leaves) == FANOUT and all(map(_is_hash, leaves)) and root(leaves) == block:
+                for leaf in leaves:
+                    self._append_leaf(leaf)
+                return
+            self._found.add(end - FANOUT + 1, "events", "edited", "changed while they were verified", last=end)
+        for node in self._frontier.append_block(block):
+            self._check_node(node)
+        self._stand_at(end)
+
+    def _append_leaf(self, leaf: bytes) -> None:
         for node in self._frontier.append(leaf):
             self._check_node(node)
+        self._stand_at(self._frontier.size)
+
+    def _stand_at(self, size: int) -> None:
+        """The tree has this size: is its root asked for?"""
+        if not self._gapless:
+            return
+        while self._marks and self._marks[-1] <= size:
+            if self._marks.pop() == size:
+                self.roots[size] = self._frontier.root()
+        if self._checkpoints.key <= size:
+            self._check_checkpoints(size)
 
     def _check_node(self, node: TreeNode) -> None:
         level, index, expected = node
@@ -168,37 +240,53 @@ class Walk:
                 first, "tree_nodes", "edited", f"the node of level {level} is not over these leaves", last=last
             )
 
-    def _check_checkpoints(self) -> None:
-        for size, root, note in self._checkpoints.upto(self.last_position):
+    def _check_checkpoints(self, position: int) -> None:
+        if self._checkpoints.key > position:
+            return
+        for size, signed_root, note in self._checkpoints.upto(position):
             self.checkpoints += 1
-            if size != self._frontier.size or root != self._frontier.root():
+            if size != self._frontier.size or signed_root != self._frontier.root():
+                self.forked.add(size)
                 if self._gapless:
                     self._found.add(size, "checkpoints", "forked", "the root signed is not the root of these events")
-            elif not _note_says(note, Checkpoint(self.head.origin, size, root)):
+            elif not _note_says(note, Checkpoint(self.head.origin, size, signed_root)):
                 self._found.add(size, "checkpoints", "edited", "the note says something else than its row")
 
     # --- redactions ------------------------------------------------------------------------
 
-    def _check_redaction(self, record: Record, event: Event | Unreadable) -> None:
+    def _check_redaction(self, position: int, run_id: object, event: Event | Unreadable) -> None:
         """The event's positions, and the rows that name it, are the same ones."""
-        self._refuse_redactions(record.position - 1)
-        erased = {row[1] for row in self._redactions.upto(record.position)}
+        self._refuse_redactions(position - 1)
+        erased = {row[1] for row in self._redactions.upto(position)}
         named: set[int] = set()
         reason = actor = "unreadable"
         if isinstance(event, Event):
             named.update(_positions(event))
             reason, actor = printable(event.payload["reason"]), printable(event.payload["actor"])
-        if record.run_id != LEDGER_RUN_ID:
+        if run_id != LEDGER_RUN_ID:
             named.clear()
-            self._found.add(record.position, "run_id", "inserted", f"redactions stand in {LEDGER_RUN_ID}")
-        for position in sorted(erased - named | {p for p in erased if p >= record.position}):
-            self._unauthorised(position)
-        for position in sorted(named - erased):
-            self._found.add(position, "redactions", "removed", "an event says that this content was erased")
+            self._found.add(position, "run_id", "inserted", f"redactions stand in {LEDGER_RUN_ID}")
+        for each in sorted(erased - named | {p for p in erased if p >= position}):
+            self._unauthorised(each)
+        for each in sorted(named - erased):
+            self._found.add(each, "redactions", "removed", "an event says that this content was erased")
         if len(self.redactions) < MAX_LISTED:
-            self.redactions.append(Redaction(record.position, len(named), reason, actor))
+            self.redactions.append(Redaction(position, len(named), reason, actor))
         else:
             self.redactions_left_out += 1
+
+    def _check_later_redaction(self, event_position: int, position: int) -> None:
+        """An event after those that are judged erased content of theirs: it is there, but nothing vouches for it."""
+        event = next(iter(self._store.events(after=event_position - 1, upto=event_position)), None)
+        if (
+            isinstance(event, Event)
+            and event.type == REDACTION_TYPE
+            and event.run_id == LEDGER_RUN_ID
+            and (position in _positions(event))
+        ):
+            self.later_redactions += 1
+        else:
+            self._unauthorised(position)
 
     def _refuse_redactions(self, upto: float) -> None:
         if self._redactions.key <= upto:
@@ -210,17 +298,6 @@ class Walk:
 
     # --- the end ---------------------------------------------------------------------------
 
-    def _finish(self) -> None:
-        self._refuse_redactions(self.head.size)
-        for event_position, position in self._redactions.upto(math.inf):
-            if event_position > self._size_after:
-                self._unauthorised(position)
-        for size, *_ in self._checkpoints.upto(math.inf):
-            self.checkpoints += 1
-            if size > self._size_after:
-                self._found.add(size, "checkpoints", "rolled back", "the ledger is shorter than this checkpoint")
-        self._check_head()
-
     def _check_head(self) -> None:
         head, end = self.head, self.last_position
         if not self.events:
@@ -228,9 +305,10 @@ class Walk:
         if not self._head_sound:
             return
         self._compare_head("format", head.format, FORMAT)
-        if head.size > end:
-            self._found.add(end + 1, "events", "truncated", "the head says that there are more events", last=head.size)
-        elif self._gapless:
+        if self.judged > end:
+            said = "the head says that there are more events"
+            self._found.add(end + 1, "events", "truncated", said, last=self.judged)
+        elif self._gapless and self.judged == head.size:
             self._compare_head("root", head.root, self._frontier.root())
             self._compare_head("frontier", head.frontier, self._frontier.to_bytes())
             self._compare_head("recorded_at", head.recorded_at, self.last_time)
@@ -250,7 +328,7 @@ def _decoded(records: Iterable[Record]) -> Iterator[tuple[Record, Event | Unread
             current[:] = [record]
             yield record[:_DECODED_COLUMNS]
 
-    for event in decoded(rows()):  # one for one, in step
+    for event in checked(decoded(rows())):  # one for one, in step
         yield current[0], event
 
 

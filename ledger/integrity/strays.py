@@ -1,0 +1,36 @@
+"""Rows that belong to no event: the walk cannot meet them, since no event up to the head leads to them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ledger.integrity.merkle import FANOUT_BITS
+from ledger.integrity.verdict import MAX_FINDINGS, Findings, printable
+from ledger.store import Store
+
+_BEYOND_SQL: Final = """
+WITH head AS (SELECT size FROM ledger_head WHERE id = 1)
+SELECT 'events', position FROM events, head WHERE position < 1 OR position > size
+UNION ALL
+SELECT 'contents', position FROM contents, head WHERE position < 1 OR position > size
+UNION ALL
+SELECT 'redactions', position FROM redactions, head WHERE position < 1 OR position > size
+ORDER BY 2 LIMIT :limit
+"""
+_LEVELS_SQL: Final = """
+SELECT level, min(node_index), max(node_index), (SELECT max(size) FROM ledger_head) FROM tree_nodes GROUP BY level
+"""
+_HEADS_SQL: Final = "SELECT count(*) FROM ledger_head"
+
+
+def check_strays(store: Store, found: Findings) -> None:
+    """Look for events, contents, redactions and nodes beyond the head, and for a second head."""
+    for table, position in store.rows(_BEYOND_SQL, {"limit": MAX_FINDINGS + 1}):
+        found.add(position, table, "inserted", "stands beyond the size that the head says")
+    for level, first, last, size in store.rows(_LEVELS_SQL, {}):
+        end = (last + 1) << level * FANOUT_BITS if level > 0 else 0
+        if level < 1 or first < 0 or end > size:
+            found.add(None, "tree_nodes", "inserted", f"nodes of level {printable(level)} beyond the last event")
+    for (heads,) in store.rows(_HEADS_SQL, {}):
+        if heads != 1:
+            found.add(None, "ledger_head", "inserted", f"{heads} heads where there is one")

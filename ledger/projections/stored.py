@@ -1,0 +1,142 @@
+"""The projection tables as they are stored, taken apart and added up as ``tally.py`` does with events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, compress, islice, repeat
+from operator import gt, lt
+from typing import Any, Final
+
+from sqlalchemy import Boolean
+from sqlmodel import SQLModel
+
+from ledger.projections import tables
+from ledger.projections.tally import (
+    ACCEPTED,
+    ANSWERED,
+    DECIDED,
+    FAILED,
+    FAILURE,
+    MODULUS,
+    REPORT,
+    RUN,
+    RUN_COLUMNS,
+    STARTED,
+    Unusual,
+    errors_part,
+    part,
+    sum_of,
+)
+from ledger.store import Store
+from ledger.store.changes import Change, columns_of
+from ledger.tables import PROJECTION_TABLES, ModelCallRow
+
+_ROWS_AT_ONCE: Final = 256
+_TYPES: Final = frozenset({str, int, bool, type(None)})
+_FLAGS: Final = {0: False, 1: True, None: None}
+_UNDECIDED: Final = tuple(name for name in tables.ACCEPT_OUTPUT.sets if name != "error")
+
+Columns = dict[str, Sequence[Any]]
+
+
+def stored_total(store: Store, key: bytes, table: str) -> int:
+    """The sum over every part of every row of the table. Raises ``Unusual``."""
+    declared = SQLModel.metadata.tables[table]
+    names = [column.name for column in declared.columns]
+    flags = [column.name for column in declared.columns if isinstance(column.type, Boolean)]
+    primary = [column.name for column in declared.primary_key]
+    sql = f"SELECT {', '.join(names)} FROM {table} ORDER BY {', '.join(primary)}"  # noqa: S608 - our own names
+    rows, total, last = store.rows(sql), 0, None
+    while page := list(islice(rows, _ROWS_AT_ONCE)):
+        if not _TYPES.issuperset(map(type, chain.from_iterable(page))):
+            raise Unusual
+        columns: Columns = dict(zip(names, zip(*page, strict=True), strict=True))
+        keys = list(zip(*map(columns.__getitem__, primary), strict=True))
+        try:
+            if not all(map(lt, keys, keys[1:])) or (last is not None and not last < keys[0]):
+                raise Unusual
+            for flag in flags:
+                columns[flag] = list(map(_FLAGS.__getitem__, columns[flag]))
+            total += sum_of(key, _PARTS[table](columns))
+        except (TypeError, ValueError, KeyError):  # values of a wrong type
+            raise Unusual from None
+        last = keys[-1]
+    return total % MODULUS
+
+
+def _whole(kind: bytes, names: Sequence[str]) -> Callable[[Columns], Iterable[bytes]]:
+    return lambda columns: _parts(kind, names, columns)
+
+
+def _parts(kind: bytes, names: Iterable[str], columns: Columns) -> Iterator[bytes]:
+    return map(part, repeat(kind), zip(*map(columns.__getitem__, names), strict=True))
+
+
+def _where(columns: Columns, chosen: Sequence[bool]) -> Columns:
+    return {name: list(compress(column, chosen)) for name, column in columns.items()}
+
+
+def _refuse_values(columns: Columns, names: Iterable[str]) -> None:
+    """Raise ``Unusual`` unless all of these columns are null."""
+    if any(column.count(None) != len(column) for column in map(columns.__getitem__, names)):
+        raise Unusual
+
+
+def _refuse_disorder(columns: Columns, later: str, earlier: str) -> None:
+    if not all(map(gt, columns[later], columns[earlier])):
+        raise Unusual
+
+
+def _requests(columns: Columns) -> Iterable[bytes]:
+    unknown = columns["outcome_unknown"]
+    if None in unknown:
+        raise Unusual
+    accepted = {**columns, "outcome_unknown": [False] * len(unknown)}
+    decided = [outcome is not None for outcome in columns["outcome"]]
+    done = columns if all(decided) else _where(columns, decided)
+    _refuse_disorder(done, "decided_position", "accepted_position")
+    if not all(decided):
+        _refuse_values(_where(columns, [not each for each in decided]), _UNDECIDED)
+    yield from _parts(ACCEPTED, columns_of(tables.ACCEPT_REQUEST), accepted)
+    yield from _parts(DECIDED, columns_of(tables.ACCEPT_OUTPUT), done)
+    errors = zip(columns["first_error"], unknown, columns["error"], strict=True)
+    for at, (first, is_unknown, error) in enumerate(errors):
+        if first is not None or is_unknown or (error is not None and not decided[at]):
+            if first is None and not is_unknown:
+                raise Unusual
+            left = None if decided[at] else error
+            yield from errors_part(first, is_unknown, left, columns["run_id"][at], columns["request_id"][at])
+
+
+_CALL_COLUMNS: Final = tuple(ModelCallRow.model_fields)
+_CALL_STATES: Final[dict[str, tuple[bytes, Change | None]]] = {
+    "started": (STARTED, None),
+    "answered": (ANSWERED, tables.ANSWER_CALL),
+    "failed": (FAILED, tables.FAIL_CALL),
+}
+
+
+def _model_calls(columns: Columns) -> Iterable[bytes]:
+    states = columns["state"]
+    begun = {**columns, "state": ["started"] * len(states)}
+    yield from _parts(STARTED, columns_of(tables.START_CALL), begun)
+    for state in set(states):
+        kind, change = _CALL_STATES[state]
+        chosen = [each == state for each in states]
+        of_state = columns if all(chosen) else _where(columns, chosen)
+        written = set(columns_of(tables.START_CALL))
+        if change is not None:
+            _refuse_disorder(of_state, "finished_position", "started_position")
+            yield from _parts(kind, columns_of(change), of_state)
+            written |= set(columns_of(change))
+        _refuse_values(of_state, [name for name in _CALL_COLUMNS if name not in written])
+
+
+_PARTS: Final[dict[str, Callable[[Columns], Iterable[bytes]]]] = {
+    "runs": _whole(RUN, RUN_COLUMNS),
+    "requests": _requests,
+    "model_calls": _model_calls,
+    "failures": _whole(FAILURE, columns_of(tables.ADD_FAILURE)),
+    "reports": _whole(REPORT, columns_of(tables.ADD_REPORT)),
+}
+assert set(_PARTS) == set(PROJECTION_TABLES)
