@@ -2,7 +2,7 @@
 
 The envelopes and payloads stay, so every hash and every report stays as it was. A ``ContentRedacted``
 event in ``$ledger`` names the positions, and the store erases them in the same transaction
-(docs/ledger-format.md, section 6). An erasure cannot be undone, so whatever forbids it is looked up
+(docs/ledger-format.md, section 7). An erasure cannot be undone, so whatever forbids it is looked up
 as the ledger stands at that append: each names the versions of ``$ledger`` and of the run that the
 decision was made on, and where either has moved it is made again.
 """

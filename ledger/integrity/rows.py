@@ -118,7 +118,7 @@ class RowChecker:
 
 
 def envelope_of(record: Record, origin: str) -> dict[str, Any]:
-    """The 13 members that are hashed (docs/ledger-format.md, section 2)."""
+    """The 13 members that are hashed (docs/ledger-format.md, section 1)."""
     return {
         "v": FORMAT,
         "ledger": origin,
