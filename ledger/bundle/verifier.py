@@ -134,12 +134,10 @@ _encode_sorted = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators
 _encode_in_order = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: Any) -> str:
     """The one encoding. Keys are in the order of UTF-16 code units, which for ASCII is that of characters."""
     text = _encode_sorted(value)
-    if not text.isascii():
-        text = _encode_in_order(_in_order(value))
-    return text.encode("utf-8")
+    return text if text.isascii() else _encode_in_order(_in_order(value))
 
 
 def _in_order(value: Any) -> Any:
@@ -148,11 +146,11 @@ def _in_order(value: Any) -> Any:
     return [_in_order(item) for item in value] if isinstance(value, list) else value
 
 
-def parse_json(data: bytes, what: str) -> Any:
+def parse_json(text: str, what: str) -> Any:
     """The value of canonical JSON."""
     try:
-        value, _ = _decode_first(data.decode("utf-8"))
-        same = canonical(value) == data
+        value, _ = _decode_first(text)
+        same = canonical(value) == text
     except (ValueError, RecursionError, Fault) as error:
         raise Fault(f"{what}: no canonical JSON ({type(error).__name__})") from None
     if not same:
@@ -408,10 +406,14 @@ class Bundle:
         self._file.seek(at)
         return self._file.read(count)
 
-    def _chunks(self, at: int, size: int) -> Iterator[bytes]:
+    def chunks(self, name: str, most: int = CHUNK) -> Iterator[bytes]:
+        """The data of an entry, ``most`` bytes at a time."""
+        return self._chunks(self.entries[name].offset, self.entries[name].size, most)
+
+    def _chunks(self, at: int, size: int, most: int = CHUNK) -> Iterator[bytes]:
         end = at + size
         while at < end:
-            chunk = self._read(at, min(CHUNK, end - at))
+            chunk = self._read(at, min(most, end - at))
             if not chunk:
                 raise Fault("zip: the file became shorter while it was read")
             at += len(chunk)
@@ -419,16 +421,21 @@ class Bundle:
 
     def read(self, name: str) -> bytes:
         """The whole of a small entry."""
-        offset, size, _ = self.entries[name]
-        if size > MAX_SMALL:
+        if self.entries[name].size > MAX_SMALL:
             raise Fault(f"{name}: larger than it can be")
-        return b"".join(self._chunks(offset, size))
+        return b"".join(self.chunks(name))
+
+    def read_text(self, name: str) -> str:
+        """The same, as text."""
+        try:
+            return self.read(name).decode("utf-8")
+        except UnicodeError:
+            raise Fault(f"{name}: not UTF-8") from None
 
     def lines(self, name: str) -> Iterator[bytes]:
         """The lines of an entry without their newlines, one after the other."""
-        offset, size, _ = self.entries[name]
         rest = b""
-        for chunk in self._chunks(offset, size):
+        for chunk in self.chunks(name):
             *whole, rest = (rest + chunk).split(b"\n")
             if len(rest) > MAX_LINE:
                 raise Fault(f"{name}: a line longer than any can be")
@@ -441,26 +448,30 @@ def check_manifest(bundle: Bundle, checkpoint: Checkpoint) -> str:
     """The manifest is the one that follows from the entries; gives the run's id."""
     if bundle.entries["README.txt"].sha256 != README_SHA256:
         raise Fault("README.txt: not the text of version 1")
-    data = bundle.read("manifest.json")
-    found = parse_json(data.removesuffix(b"\n"), "manifest.json")
+    text = bundle.read_text("manifest.json")
+    found = parse_json(text.removesuffix("\n"), "manifest.json")
     run_id = found.get("run_id") if isinstance(found, dict) else None
     if not isinstance(run_id, str) or not re.fullmatch(ID, run_id):
         raise Fault("manifest.json: names no run")
     files = {name: entry.sha256 for name, entry in bundle.entries.items() if name != "manifest.json"}
     made = {"bundle": 1, "files": files, "ledger": checkpoint.origin, "run_id": run_id, "size": checkpoint.size}
-    if canonical(made) + b"\n" != data:
+    if canonical(made) + "\n" != text:
         raise Fault("manifest.json: not the one that follows from the entries and the checkpoint")
     return run_id
+
+
+_leaves_form = re.compile(b"(?:[0-9a-f]{64}\n)*").fullmatch
 
 
 def leaves(bundle: Bundle, size: int) -> Iterator[bytes]:
     """The leaf hashes of positions 1 to ``size``, as leaves.txt lists them."""
     if bundle.entries["leaves.txt"].size != 65 * size:
         raise Fault(f"leaves.txt: not {size} lines of 64 hex digits")
-    for position, line in enumerate(bundle.lines("leaves.txt"), start=1):
-        if not re.fullmatch(b"[0-9a-f]{64}", line):
-            raise Fault(f"leaves.txt: line {position} is no hash in hex")
-        yield bytes.fromhex(line.decode())
+    for chunk in bundle.chunks("leaves.txt", 65 * 8192):
+        if not _leaves_form(chunk):
+            raise Fault("leaves.txt: not 64 hex digits a line")
+        hashes = bytes.fromhex(chunk.decode())
+        yield from (hashes[at : at + 32] for at in range(0, len(hashes), 32))
 
 
 def roots_at(bundle: Bundle, checkpoint: Checkpoint, sizes: Iterable[int]) -> dict[int, bytes]:
@@ -489,9 +500,8 @@ _ENVELOPE = (
     rf'"run_id":"({ID}|\$ledger)","run_version":{_NUMBER},"schema":{_NUMBER},"type":"([A-Z][A-Za-z]{{0,63}})","v":1}}'
 )
 _envelope_form = re.compile(_ENVELOPE).fullmatch
-_line_form = re.compile(
-    r'{"content":(?:null,"encoding":null|("[^"\\]*(?:\\.[^"\\]*)*"),"encoding":"(utf-8|base64)"),'
-    rf'"envelope":({_ENVELOPE}),"payload":({{.*}}),"salt":(?:null|"({_HEX})")}}'
+_after_content_form = re.compile(
+    rf',"encoding":(?:null|"(utf-8|base64)"),"envelope":({_ENVELOPE}),"payload":({{.*}}),"salt":(?:null|"({_HEX})")}}'
 ).fullmatch
 TERMINAL = {"RunCompleted", "RunBlocked", "RunAbandoned"}
 AFTER_TERMINAL = {"ReportIssued", "GradesRecorded"}
@@ -536,21 +546,22 @@ class Event(NamedTuple):
 
 def parse_event(line: bytes) -> Event:
     """Take a line apart and hold payload and content against the envelope. Raises ``Fault``, ``ValueError``."""
-    match = _line_form(line.decode("utf-8"))
-    if match is None:
-        raise Fault("not the five members of an event, or not the 13 of its envelope, in their form")
-    content, encoding, encoded, *groups, payload, salt = match.groups()
-    envelope, facts = envelope_of(groups), payload.encode()
-    if sha256(facts).hexdigest() != envelope.payload_sha256:
+    text = line.decode("utf-8")
+    content, end = _decode_first(text, 11)
+    match = _after_content_form(text, end)
+    if match is None or text[:end] != '{"content":' + canonical(content):
+        raise Fault("not the five members of an event, or not the 13 of its envelope, in their one form")
+    encoding, encoded, *groups, payload, salt = match.groups()
+    envelope = envelope_of(groups)
+    if sha256(payload.encode()).hexdigest() != envelope.payload_sha256:
         raise Fault("payload: edited, its digest is not the envelope's")
-    if content is not None:
-        body = parse_json(content.encode(), "content")
-        data = body.encode() if encoding == "utf-8" else strict_base64(body)
-        if sha256(b"\2" + bytes.fromhex(salt or "") + data).hexdigest() != envelope.content_commitment:
+    if encoding is not None:
+        body = str.encode(content) if encoding == "utf-8" else strict_base64(content)
+        if sha256(b"\2" + bytes.fromhex(salt or "") + body).hexdigest() != envelope.content_commitment:
             raise Fault("content: edited, it is not what the envelope committed to")
-    elif salt is not None:
-        raise Fault("salt: there without a content")
-    return Event(envelope, parse_json(facts, "payload"), leaf_hash(encoded.encode()), content is not None)
+    elif content is not None or salt is not None:
+        raise Fault("content or salt: there without an encoding")
+    return Event(envelope, parse_json(payload, "payload"), leaf_hash(encoded.encode()), content is not None)
 
 
 class Record:
@@ -759,19 +770,19 @@ def check_report(bundle: Bundle, record: Record, report: dict[str, Any], unprove
             raise Fault(f"report.json: {name} does not follow from the events")
     calls = report.get("calls")
     for name in ("started", "answered", "failed", "outcome_unknown"):
-        if not isinstance(calls, dict) or canonical(calls.get(name)) != b"%d" % counts.number[name]:
+        if not isinstance(calls, dict) or canonical(calls.get(name)) != str(counts.number[name]):
             raise Fault(f"report.json: calls.{name} does not follow from the events")
 
 
 def parse_report(bundle: Bundle) -> tuple[dict[str, Any], int, str]:
     """report.json, and the position and root that it says it was made at."""
-    data = bundle.read("report.json")
-    report = parse_json(data.removesuffix(b"\n"), "report.json")
+    text = bundle.read_text("report.json")
+    report = parse_json(text.removesuffix("\n"), "report.json")
     as_of = report.get("as_of") if isinstance(report, dict) else None
-    if not data.endswith(b"}\n") or not isinstance(as_of, dict):
+    if not text.endswith("}\n") or not isinstance(as_of, dict):
         raise Fault("report.json: not a report and a newline")
     position, root = as_of.get("position"), as_of.get("root")
-    if type(position) is not int or not isinstance(root, str) or canonical(as_of.get("size")) != b"%d" % position:
+    if type(position) is not int or not isinstance(root, str) or canonical(as_of.get("size")) != str(position):
         raise Fault("report.json: as_of names no position")
     return report, position, root
 

@@ -122,15 +122,16 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_its_canonical_form_is_ours(value: Any) -> None:
-    assert v.canonical(value) == encode(value)
-    assert v.parse_json(encode(value), "it") == value
+    text = encode(value).decode()
+    assert v.canonical(value) == text
+    assert v.parse_json(text, "it") == value
 
 
 def test_other_peoples_canonical_forms_come_out_and_what_the_format_has_not_is_refused() -> None:
     folder = vectors.folder("jcs") / "testdata"
     refused = []
     for path in sorted((folder / "input").iterdir()):
-        expected = (folder / "output" / path.name).read_bytes()
+        expected = (folder / "output" / path.name).read_text(encoding="utf-8")
         try:
             value, _ = v._decode_first(path.read_text(encoding="utf-8"))
         except v.Fault:
@@ -144,14 +145,14 @@ def test_other_peoples_canonical_forms_come_out_and_what_the_format_has_not_is_r
 @pytest.mark.parametrize(
     "text",
     [
-        *(b'{"a":1,"a":1}', b'{"b":1,"a":2}', b'{"a": 1}', b' {"a":1}', b'{"a":1} ', b'{"a":1}x', b"", b"[1,]"),
-        *(b"1.0", b"1e2", b"-0", b"01", b"NaN", b"Infinity", b"-Infinity", b"9007199254740992", b"-9007199254740992"),
-        *(b"9" * 5000, b'"\\u0041"', b'"\\/"', b'"\x01"', b'"\\ud800"', b"\xff", b"\xef\xbb\xbf{}", b"[" * 100_000),
-        *(b"\xed\xa0\x80", '{"\ufb33":1,"\U0001f600":2}'.encode()),
+        *('{"a":1,"a":1}', '{"b":1,"a":2}', '{"a": 1}', ' {"a":1}', '{"a":1} ', '{"a":1}x', "", "[1,]"),
+        *("1.0", "1e2", "-0", "01", "NaN", "Infinity", "-Infinity", "9007199254740992", "-9007199254740992"),
+        *("9" * 5000, '"\\u0041"', '"\\/"', '"\x01"', '"\\ud800"', "\ufeff{}", "[" * 100_000),
+        '{"\ufb33":1,"\U0001f600":2}',
     ],
     ids=lambda text: repr(text[:30]),
 )
-def test_json_in_any_other_form_is_refused(text: bytes) -> None:
+def test_json_in_any_other_form_is_refused(text: str) -> None:
     with pytest.raises(v.Fault):
         v.parse_json(text, "it")
 
