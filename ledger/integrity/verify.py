@@ -250,7 +250,7 @@ def _verdict(
     seen: Survey, at: int | None, walk: Walk | None, vouching: Vouching, found: Findings, unchecked: list[str]
 ) -> Verdict:
     head = seen.head if seen.head_sound else None
-    open_runs = [] if walk is None else [printable(run_id) for run_id in walk.open_runs]
+    open_runs = [] if walk is None else sorted(map(printable, walk.open_runs))
     return Verdict(
         origin=None if seen.head is None else seen.head.origin,
         size=None if head is None else head.size,

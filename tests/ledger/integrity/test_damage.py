@@ -19,35 +19,8 @@ from ledger.projections.tables import fold
 from ledger.store import open_store
 from ledger.store.errors import LedgerError, LedgerMalformed, LedgerNewer, LedgerNotFound, NotALedger
 from tests import stories
+from tests.ledger.integrity.small import build
 from tests.ledger.integrity.tampering import Copies, tamper
-from tests.ledger.integrity.test_verify import build
-
-BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
-
-
-@pytest.fixture(scope="module", params=BOTH)
-def copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copies]:
-    made = Copies(request, tmp_path_factory.mktemp("ledgers"), request.param)
-    build(made.original)
-    yield made
-    made.drop()
-
-
-@pytest.fixture
-def url(copies: Copies) -> Iterator[str]:
-    yield from copies.copy()
-
-
-@pytest.fixture(scope="module")
-def file_copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Copies:
-    made = Copies(request, tmp_path_factory.mktemp("files"), "sqlite")
-    build(made.original)
-    return made
-
-
-@pytest.fixture
-def file_url(file_copies: Copies) -> Iterator[str]:
-    yield from file_copies.copy()
 
 
 def execute(url: str, *statements: str) -> None:

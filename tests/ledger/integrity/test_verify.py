@@ -4,128 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger.events import (
-    LEDGER_RUN_ID,
-    ContentRedacted,
-    Counts,
-    IntakeCompleted,
-    NewEvent,
-    RunCompleted,
-    new_event,
-)
-from ledger.integrity import merkle
+from ledger.events import new_event
 from ledger.integrity.canonical import encode_payload
-from ledger.integrity.checkpoint import Checkpoint, format_checkpoint
-from ledger.integrity.note import SigningKey, sign_note
-from ledger.integrity.rows import envelope_of
-from ledger.integrity.verdict import Finding, Verdict
 from ledger.integrity.verify import verify
-from ledger.projections.tables import fold
-from ledger.store import Store, open_store
-from ledger.store.records import Checkpoint as StoredCheckpoint
 from tests import stories
+from tests.ledger.integrity.judging import findings, judged, places, rehash, saved
+from tests.ledger.integrity.small import (
+    ACCEPTED,
+    CALLED,
+    END,
+    ORIGIN,
+    OUTPUT,
+    REQUESTS,
+    clean_run,
+    opened,
+    redaction,
+)
 from tests.ledger.integrity.tampering import Copies, Statement, tamper
-
-ORIGIN = "ledger.example/audit"
-REQUESTS = 70
-ACCEPTED, CALLED, OUTPUT = 3, 73 + 2, 73 + 3  # positions of INC-1's RequestAccepted, ModelCalled, OutputAccepted
-END = 2 + REQUESTS + 1 + 3 * REQUESTS + 1  # position of run-1's RunCompleted
-
-
-def opened(url: str, mode: Literal["read", "write", "create"]) -> Store:
-    return open_store(url, mode, fold=fold, origin=ORIGIN if mode == "create" else None)
-
-
-def clean_run(run_id: str, requests: int) -> list[NewEvent]:
-    """A run in which every request is answered well at once."""
-    events: list[NewEvent] = []
-
-    def say(payload: Any, request_id: str | None = None, content: str | bytes | None = None) -> None:
-        events.append(new_event(payload, run_id=run_id, request_id=request_id, content=content))
-
-    say(stories.started(), content='{"host":"h1"}')
-    names = [f"INC-{number}" for number in range(1, requests + 1)]
-    for line, name in enumerate(names, 1):
-        say(stories.accepted(line, name), name, f'{{"incident_id":"{name}","user_prompt":"café 😀"}}')
-    intake = {"lines": requests, "accepted": requests, "rejected": 0, "leaking": 0}
-    say(IntakeCompleted(**intake, input_sha256=stories.digest("input"), selection=None))
-    for name in names:
-        output = stories.output_accepted()
-        say(stories.call_started(1), name, '{"messages":[]}')
-        say(stories.called(1), name, b"\xff\xfe" + name.encode())
-        say(output, name, stories.output_text(output))
-    counts = dict.fromkeys(Counts.model_fields, 0) | {"requests": requests, "accepted_first": requests}
-    say(RunCompleted(outcome="completed", counts=Counts(**counts)))
-    return events
-
-
-def build(url: str) -> None:
-    """Positions: 1 LedgerCreated; 2 to 284 run-1; then a story; last, the redaction of INC-2's line."""
-    with opened(url, "create") as store:
-        store.append(clean_run("run-1", REQUESTS))
-        store.append(stories.story(Random(7), run_id="run-2"))
-        store.append([redaction(ACCEPTED + 1)])
-
-
-def redaction(*positions: int, run_id: str = LEDGER_RUN_ID) -> NewEvent:
-    payload = ContentRedacted(positions=list(positions), reason="gdpr", actor="dpo-1")
-    return new_event(payload, run_id=run_id, content="a person asked")
-
-
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copies]:
-    made = Copies(request, tmp_path_factory.mktemp("ledgers"), request.param)
-    build(made.original)
-    yield made
-    made.drop()
-
-
-@pytest.fixture
-def url(copies: Copies) -> Iterator[str]:
-    yield from copies.copy()
-
-
-@pytest.fixture(scope="module")
-def file_copies(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Copies:
-    made = Copies(request, tmp_path_factory.mktemp("files"), "sqlite")
-    build(made.original)
-    return made
-
-
-@pytest.fixture
-def file_url(file_copies: Copies) -> Iterator[str]:
-    """On SQLite alone: for long lists of cases where the databases do not differ."""
-    yield from file_copies.copy()
-
-
-def judged(url: str) -> Verdict:
-    with opened(url, "read") as store:
-        verdict = verify(store)
-    assert verdict.as_dict()["verdict"] == verdict.result
-    assert all(line.isprintable() for line in verdict.lines())
-    return verdict
-
-
-def findings(url: str, *statements: Statement) -> list[Finding]:
-    """What verify finds once the statements were run; there must be something."""
-    tamper(url, *statements)
-    verdict = judged(url)
-    assert verdict.result == "FAIL"
-    assert verdict.exit_code == 1
-    return list(verdict.findings)
-
-
-def places(found: list[Finding]) -> set[tuple[int | None, str, str]]:
-    return {(item.position, item.member, item.kind) for item in found}
-
 
 # --- nothing is wrong ----------------------------------------------------------------------
 
@@ -196,7 +96,8 @@ def test_a_ledger_that_others_append_to_and_redact_meanwhile_does_not_fail(url: 
     writer.start()
     try:
         for _ in range(2):
-            assert judged(url).findings == ()
+            with opened(url, "read") as store:
+                assert verify(store).findings == ()
     finally:
         done.set()
         writer.join()
@@ -418,29 +319,6 @@ def test_an_empty_ledger_fails(url: str) -> None:
 # --- what cannot be seen without a signature -----------------------------------------------
 
 
-def rehash(url: str, *statements: Statement) -> list[Finding]:
-    """Tamper, then mend every hash, node and the head, as somebody who read the format would."""
-    tamper(url, *statements)
-    mended: list[Statement] = []
-    with opened(url, "read") as store:
-        frontier, last = merkle.Frontier(), ""
-        nodes: list[merkle.TreeNode] = []
-        for record in store.records():
-            fixed = record._replace(payload_sha256=hashlib.sha256(record.payload.encode()).hexdigest())
-            leaf = merkle.leaf_hash(encode_payload(envelope_of(fixed, ORIGIN)))
-            nodes += frontier.append(leaf)
-            last = record.recorded_at
-            sql = "UPDATE events SET payload_sha256 = :d, leaf_hash = :h WHERE position = :p"
-            mended.append((sql, {"d": fixed.payload_sha256, "h": leaf, "p": record.position}))
-    mended.append("DELETE FROM tree_nodes")
-    sql = "INSERT INTO tree_nodes (level, node_index, hash) VALUES (:level, :index, :hash)"
-    mended += [(sql, {"level": node.level, "index": node.node_index, "hash": node.hash}) for node in nodes]
-    sql = "UPDATE ledger_head SET size = :size, root = :root, frontier = :frontier, recorded_at = :last"
-    head = {"size": frontier.size, "root": frontier.root(), "frontier": frontier.to_bytes(), "last": last}
-    tamper(url, *mended, (sql, head))
-    return list(judged(url).findings)
-
-
 def test_a_tail_cut_and_all_hashes_mended_is_incomplete_and_never_passes(url: str) -> None:
     with opened(url, "read") as store:
         size = store.head().size
@@ -534,12 +412,6 @@ def test_a_redaction_of_what_never_had_content_is_found(url: str) -> None:
 
 
 # --- checkpoints ---------------------------------------------------------------------------
-
-
-def saved(store: Store, size: int, root: bytes | None = None, origin: str = ORIGIN) -> StoredCheckpoint:
-    key = SigningKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(bytes(32)))
-    root = store.root_at(size) if root is None else root
-    return StoredCheckpoint(size, root, sign_note(format_checkpoint(Checkpoint(origin, size, root)), [key]))
 
 
 def test_a_stored_checkpoint_that_matches_is_mentioned_and_proves_nothing_yet(url: str) -> None:
