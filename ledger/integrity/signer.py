@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ledger.events import LEDGER_RUN_ID, NewEvent
 from ledger.integrity.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
@@ -33,9 +33,19 @@ from ledger.integrity.merkle import (
 )
 from ledger.integrity.note import NoteError, SigningKey, VerifierKey, open_note, parse_vkey, sign_note
 from ledger.integrity.signer_store import SignerStore
-from ledger.integrity.signing_errors import ForkRefused, KeyNotAtHand, KeyRefused, NoteRefused, StoreLost
+from ledger.integrity.signing_errors import (
+    ForkRefused,
+    KeyNotAtHand,
+    KeyRefused,
+    NoteRefused,
+    SignerError,
+    SignerUnreachable,
+    StoreLost,
+)
 from ledger.store import Store
 from ledger.store.records import Checkpoint as StoredCheckpoint
+
+T = TypeVar("T")
 
 _NAMED_KEYS_SQL: Final = """
 SELECT payload FROM events WHERE run_id = :run_id AND type IN ('LedgerCreated', 'KeyRotated') ORDER BY run_version
@@ -95,7 +105,10 @@ class Signer:
     # --- what a verifier asks for ----------------------------------------------------------
 
     def anchor(self) -> str | None:
-        """The last checkpoint signed, as its note; None where none was."""
+        """The last checkpoint signed, as its note; None where none was.
+
+        Ask before the ledger's head is read: another process may be signing meanwhile.
+        """
         return self.kept.last()
 
     def vkeys(self) -> tuple[VerifierKey, ...]:
@@ -104,11 +117,25 @@ class Signer:
 
     def check(self, store: Store) -> None:
         """Raise now, as ``sign``, where the ledger could not be signed as it stands; nothing is changed."""
-        self._standing(store)
+        self._twice(lambda: self._standing(store))
 
     def vkey(self, store: Store) -> VerifierKey:
         """The public half of the key that signs the ledger from here on. Raises ``KeyRefused``, ``KeyNotAtHand``."""
-        return self._signing_keys(store)[-1].verifier_key
+        return self._twice(lambda: self._signing_keys(store))[-1].verifier_key
+
+    def _twice(self, ask: Callable[[], T]) -> T:
+        """Ask without the lock, which takes a folder that can be written; what is refused is asked again under it.
+
+        Between two reads another process may have signed for the first time, or changed the key.
+        """
+        try:
+            return ask()
+        except SignerError as refusal:
+            try:
+                with self.kept.locked():
+                    return ask()
+            except SignerUnreachable:
+                raise refusal from None
 
     # --- signing ---------------------------------------------------------------------------
 

@@ -138,24 +138,39 @@ from pathlib import Path
 from ledger import open_ledger
 from ledger.integrity.signer import Signer
 from ledger.integrity.signer_store import SignerStore
-from tests.ledger.integrity.signing import ORIGIN, grow
+from tests.ledger.integrity.signing import ORIGIN, grow, rotated
 
-url, base, run_id, times = sys.argv[1:]
+url, base, run_id, times, rotations = sys.argv[1:]
 with open_ledger(url, "write") as store:
     signer = Signer(SignerStore(Path(base), ORIGIN))
-    for _ in range(int(times)):
+    for number in range(int(times)):
+        signer.check(store)
         grow(store, 1, run_id)
         signer.sign(store)
+        signer.vkey(store)
+        if number < int(rotations):
+            signer.rotate(store, rotated)
 """
 
 
-def test_processes_that_append_and_sign_at_once_never_contradict_each_other(ledger_url: str, tmp_path: Path) -> None:
+def test_processes_that_append_sign_and_rotate_at_once_never_contradict_each_other(
+    ledger_url: str, tmp_path: Path
+) -> None:
     base = tmp_path / "signers"
     store, signer = begin(ledger_url, base)
     with store:
         signers = [
             subprocess.Popen(
-                [sys.executable, "-c", SIGN_OFTEN, ledger_url, base, f"run-{number}", "25"],
+                [
+                    sys.executable,
+                    "-c",
+                    SIGN_OFTEN,
+                    ledger_url,
+                    base,
+                    f"run-{number}",
+                    "10",
+                    "4" if number == 0 else "0",
+                ],
                 cwd=PROJECT,
                 stderr=subprocess.PIPE,
             )
@@ -164,7 +179,8 @@ def test_processes_that_append_and_sign_at_once_never_contradict_each_other(ledg
         for process in signers:
             _, err = process.communicate(timeout=100)
             assert process.returncode == 0, err.decode()
-        assert store.head().size == 76
+        assert store.head().size == 35
         check_checkpoints(store, Signer(SignerStore(base, ORIGIN)))
-        assert store.checkpoints()[-1].size == 76
+        check_rotations(store)
+        assert store.checkpoints()[-1].size == 35
         assert signer.sign(store) == store.checkpoints()[-1]
