@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +17,57 @@ from tests.harness import postgres
 Statement = str | tuple[str, Mapping[str, Any]]
 
 _TRIGGERS = {
-    "sqlite": "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'",
+    "sqlite": "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'",
     "postgresql": (
-        "SELECT t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal"
+        "SELECT t.tgname, c.relname, pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+        " WHERE NOT t.tgisinternal"
     ),
 }
 
 
+@contextmanager
+def owner(url: str) -> Iterator[Connection]:
+    """Be who owns the database, in one transaction."""
+    engine = create_engine(url)
+    try:
+        with engine.begin() as connection:
+            if connection.dialect.name == "sqlite":  # what is tampered with need not outlive a power cut
+                connection.exec_driver_sql("PRAGMA synchronous = OFF")
+            yield connection
+    finally:
+        engine.dispose()
+
+
 def tamper(url: str, *statements: Statement) -> None:
     """Drop every trigger and run the statements, each of which must change something."""
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        _drop_triggers(connection)
+    with owner(url) as connection:
+        drop_triggers(connection)
         for statement in statements:
-            sql, params = (statement, {}) if isinstance(statement, str) else statement
-            assert connection.execute(text(sql), params).rowcount != 0, sql
-    engine.dispose()
+            run(connection, statement)
 
 
-def _drop_triggers(connection: Connection) -> None:
-    dialect = connection.dialect.name
-    for name, table in connection.execute(text(_TRIGGERS[dialect])).all():
-        connection.execute(text(f"DROP TRIGGER {name}" + (f" ON {table}" if dialect == "postgresql" else "")))
+def run(connection: Connection, statement: Statement) -> None:
+    """Run one statement, which must change something."""
+    sql, params = (statement, {}) if isinstance(statement, str) else statement
+    assert connection.execute(text(sql), params).rowcount != 0, sql
+
+
+def drop_triggers(connection: Connection) -> list[str]:
+    """Drop every trigger; gives the SQL that puts them all back, as they were made."""
+    on_postgres = connection.dialect.name == "postgresql"
+    again: list[str] = []
+    for name, table, made in connection.execute(text(_TRIGGERS[connection.dialect.name])).all():
+        connection.exec_driver_sql(f"DROP TRIGGER {name}" + (f" ON {table}" if on_postgres else ""))
+        again.append(made)
+        if on_postgres:
+            again.append(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}")
+    return again
+
+
+def put_back(connection: Connection, triggers: list[str]) -> None:
+    """Put back what ``drop_triggers`` dropped."""
+    for made in triggers:
+        connection.exec_driver_sql(made)
 
 
 class Copies:
