@@ -789,13 +789,19 @@ def parse_report(bundle: Bundle) -> tuple[dict[str, Any], int, str]:
 
 # --- a proof for one event (C2SP tlog-proof) -------------------------------------------------------
 
+PROOF_BEGINS = b"c2sp.org/tlog-proof@v1\n"
+
 
 def check_proof(data: bytes, keys: Sequence[Key]) -> tuple[Checkpoint, Envelope]:
     """The event's envelope, which the proof carries as extra data, is a leaf of the tree that was signed."""
     head, _, note = data.partition(b"\n\n")
     checkpoint = open_checkpoint(note, keys)
     lines = head.decode("ascii", "replace").split("\n")
-    if len(lines) < 3 or not lines[1].startswith("extra ") or not re.fullmatch("index (0|[1-9][0-9]{0,15})", lines[2]):
+    if (
+        not data.startswith(PROOF_BEGINS + b"extra ")
+        or len(lines) < 3
+        or not re.fullmatch("index (0|[1-9][0-9]{0,15})", lines[2])
+    ):
         raise Fault("proof: not the lines of a proof with its event: c2sp.org/tlog-proof@v1, extra, index")
     encoded, index = strict_base64(lines[1][6:]), int(lines[2][6:])
     verify_inclusion(index, checkpoint.size, leaf_hash(encoded), [strict_base64(x) for x in lines[3:]], checkpoint.root)
@@ -808,7 +814,6 @@ def check_proof(data: bytes, keys: Sequence[Key]) -> tuple[Checkpoint, Envelope]
 
 # --- the verdict -----------------------------------------------------------------------------------
 
-PROOF_BEGINS = b"c2sp.org/tlog-proof@v1\n"
 NEVER_PROVEN = (
     "that every true event was recorded: what was left out beforehand leaves no trace here",
     "that what was recorded is true: the record shows what was written, not that it was so",
