@@ -298,13 +298,15 @@ def _read_versions(cursors: Sequence[psycopg.Cursor[Row]]) -> dict[Stream, int]:
 def _send(cursor: psycopg.Cursor[Row], rows: Rows) -> None:
     """Send what COPY does not carry, without waiting for answers (within a pipeline)."""
     few = (("events", rows.events), ("contents", rows.contents))
-    always = (("tree_nodes", rows.nodes), ("redactions", rows.redactions))
-    for table, group in (*((t, g) for t, g in few if len(g) < _COPY_FROM), *always):
+    for table, group in (*((t, g) for t, g in few if len(g) < _COPY_FROM), ("tree_nodes", rows.nodes)):
         if group:
             cursor.executemany(insert_sql(table, "%s"), group)
     if rows.redactions:
-        erased = [position for position, _ in rows.redactions]
-        cursor.execute("DELETE FROM contents WHERE position = ANY(%s)", (erased,))
+        # One statement: what checks it takes an event's list of positions apart, once a statement.
+        positions, events = map(list, zip(*rows.redactions, strict=True))
+        named = "INSERT INTO redactions (position, event_position) SELECT * FROM unnest(%s::bigint[], %s::bigint[])"
+        cursor.execute(named, (positions, events))
+        cursor.execute("DELETE FROM contents WHERE position = ANY(%s)", (positions,))
     for change, values in in_bulk(rows.changes):
         if change.kind == "delete":
             cursor.executemany(statement(change, "%s"), values)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from struct import unpack_from
 from typing import Final
@@ -50,9 +51,9 @@ def holds_old_rows(path: Path, root: int) -> bool:
         return found
 
     first_trunk, free = unpack_from(">II", header, 32)
-    return any(map(_REMAINS.search, _unused_in_table(page, root))) or any(
-        map(_REMAINS.search, _unused_in_free(page, first_trunk, free))
-    )
+    unused = chain(_unused_in_table(page, root), _unused_in_free(page, first_trunk, free))
+    # Nearly all of it is zeros, which are stripped quicker than searched.
+    return any(_REMAINS.search(part) for piece in unused if (part := piece.strip(b"\0")))
 
 
 def _descriptor(path: Path) -> int:

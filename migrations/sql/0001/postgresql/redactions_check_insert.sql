@@ -12,12 +12,14 @@ BEGIN
     RAISE EXCEPTION 'INSERT on redactions is refused: the event committed to no content'
       USING ERRCODE = 'restrict_violation';
   END IF;
+  -- Each event's list is taken apart once, not once a row.
   IF EXISTS (
-    SELECT 1 FROM added AS a
-    WHERE coalesce((
-      SELECT e.type <> 'ContentRedacted' OR NOT (e.payload::jsonb -> 'positions') @> to_jsonb(a.position)
-      FROM events AS e WHERE e.position = a.event_position
-    ), true)
+    SELECT a.event_position, a.position FROM added AS a
+    EXCEPT
+    SELECT e.position, named.position::bigint
+    FROM (SELECT DISTINCT event_position FROM added) AS said
+    JOIN events AS e ON e.position = said.event_position AND e.type = 'ContentRedacted'
+    CROSS JOIN LATERAL jsonb_array_elements_text(e.payload::jsonb -> 'positions') AS named (position)
   ) THEN
     RAISE EXCEPTION 'INSERT on redactions is refused: no ContentRedacted event names the position'
       USING ERRCODE = 'restrict_violation';
