@@ -145,7 +145,10 @@ class SqliteBackend:
 
     def _insert(self, table: str, rows: Sequence[Row]) -> None:
         if rows:
-            self.connection.executemany(insert_sql(table, "?"), rows)
+            # Whatever is refused undoes the whole transaction anyway. Said so in the statement, SQLite need not
+            # keep copies of pages by which to undo one row.
+            sql = insert_sql(table, "?").replace("INSERT INTO", "INSERT OR ROLLBACK INTO")
+            self.connection.executemany(sql, rows)
 
     def allow_idle(self) -> None:
         """Nothing to do: SQLite never ends a transaction by itself."""

@@ -3,9 +3,9 @@ WHEN NOT EXISTS (SELECT 1 FROM events WHERE position = NEW.position AND content_
   OR EXISTS (SELECT 1 FROM redactions WHERE position = NEW.position)
   OR EXISTS (SELECT 1 FROM contents WHERE position = NEW.position)
 BEGIN
-  SELECT RAISE(ABORT, 'INSERT on contents is refused: the content was erased')
+  SELECT RAISE(ROLLBACK, 'INSERT on contents is refused: the content was erased')
   WHERE EXISTS (SELECT 1 FROM redactions WHERE position = NEW.position);
-  SELECT RAISE(ABORT, 'INSERT on contents is refused: the content is there')
+  SELECT RAISE(ROLLBACK, 'INSERT on contents is refused: the content is there')
   WHERE EXISTS (SELECT 1 FROM contents WHERE position = NEW.position);
-  SELECT RAISE(ABORT, 'INSERT on contents is refused: the event committed to no content');
+  SELECT RAISE(ROLLBACK, 'INSERT on contents is refused: the event committed to no content');
 END

@@ -1,5 +1,6 @@
 -- The keys are looked up because INSERT OR REPLACE would delete their row without a word. All in
--- WHEN: that is what every insert pays for.
+-- WHEN: that is what every insert pays for. ROLLBACK, not ABORT: so that a statement can be undone by
+-- itself, SQLite would copy each page that it touches first.
 CREATE TRIGGER events_check_insert BEFORE INSERT ON events
 WHEN NEW.position IS NOT (SELECT coalesce(max(position), 0) + 1 FROM events)
   OR EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id)
@@ -9,7 +10,7 @@ WHEN NEW.position IS NOT (SELECT coalesce(max(position), 0) + 1 FROM events)
     WHERE run_id = NEW.run_id AND request_id = NEW.request_id AND request_version = NEW.request_version
   )
 BEGIN
-  SELECT RAISE(ABORT, 'INSERT on events is refused: the position must be the next one')
+  SELECT RAISE(ROLLBACK, 'INSERT on events is refused: the position must be the next one')
   WHERE NEW.position IS NOT (SELECT coalesce(max(position), 0) + 1 FROM events);
-  SELECT RAISE(ABORT, 'INSERT on events is refused: its id, or its version in the run or request, is taken');
+  SELECT RAISE(ROLLBACK, 'INSERT on events is refused: its id, or its version in the run or request, is taken');
 END
