@@ -164,6 +164,8 @@ def _target(out: str | None, run_id: str) -> Path:
     target = Path(f"audit-{run_id}.zip" if out is None else out)
     if out == STDOUT or (target.exists() and not target.is_file()):
         raise Refused(f"{target}: a bundle is written to a file")
+    if not target.parent.is_dir():
+        raise Refused(f"{target.parent}: there is no such folder")
     refuse_databases(target)
     return target
 
