@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from commands._anchors import given_keys
 from commands._click import Command
 from commands._failures import Refused
 from commands._ledger import open_for
@@ -15,7 +16,7 @@ from commands._output import write_data
 from commands._session import session
 from commands._signing import signer_for, signer_store
 from commands.keys import no_key
-from ledger.integrity.note import MAX_NOTE_BYTES, NoteError, VerifierKey, parse_vkey
+from ledger.integrity.note import MAX_NOTE_BYTES
 from ledger.store import Store
 
 
@@ -38,8 +39,9 @@ from ledger.store import Store
     "--key",
     "vkeys",
     multiple=True,
-    metavar="VKEY",
-    help="With --adopt: a public key to trust FILE by, where the signer's store does not know it. Repeatable.",
+    metavar="VKEY|FILE",
+    help="With --adopt: a public key to trust FILE by, or a file that holds it, where the signer's store does not "
+    "know it. Repeatable.",
 )
 @click.pass_context
 def checkpoint(ctx: click.Context, /, out: str | None, adopt: str | None, vkeys: tuple[str, ...]) -> None:
@@ -53,7 +55,7 @@ def checkpoint(ctx: click.Context, /, out: str | None, adopt: str | None, vkeys:
     Exit: 0 signed; 1 the ledger does not extend what was signed before; 2 the key is not
     at hand, or wrong use.
     """
-    keys = [_vkey(text) for text in vkeys] if adopt is not None else []
+    keys = given_keys(vkeys) if adopt is not None else ()
     refuse_shared({"--adopt": adopt}, {"--out": out})
     if out is not None:
         refuse_databases(out)
@@ -65,13 +67,6 @@ def checkpoint(ctx: click.Context, /, out: str | None, adopt: str | None, vkeys:
     if adopt is not None:
         signer.adopt(store, _read(adopt), keys)
     write_data([signer.sign(store).note.encode("utf-8")], out)
-
-
-def _vkey(text: str) -> VerifierKey:
-    try:
-        return parse_vkey(text)
-    except NoteError as error:
-        raise Refused(f"--key: {error}") from None
 
 
 def _read(name: str) -> bytes:

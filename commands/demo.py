@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from commands._anchors import signers
 from commands._click import Command
 from commands._drive import drive, fault_line
 from commands._failures import NO, OK, STOPPED, Refused
@@ -67,7 +68,7 @@ def demo(ctx: click.Context, /, folder: str | None) -> int:
     with SimulatedEndpoint() as endpoint:
         say(f"The endpoint is SIMULATED: {endpoint.base_url} in this very process. No model is asked.")
         wrong, unsigned = signed(ctx, store, lambda: [*_leak(store, files, endpoint), *_replay(store, files, endpoint)])
-        wrong += _verify(store)
+        wrong += _verify(ctx, store)
     for line in wrong:
         say(f"Not as it should be: {line}", fg="red")
     if not wrong:
@@ -158,9 +159,10 @@ def _told(end: Mapping[str, Any] | None) -> str:
     return f"{end['outcome']} ({end['error']})" if end["error"] else str(end["outcome"])
 
 
-def _verify(store: Store) -> Iterator[str]:
+def _verify(ctx: click.Context, store: Store) -> Iterator[str]:
     _headline("3. Is the record whole?")
-    verdict = verify(store)
+    own = signers(ctx, store)
+    verdict = verify(store, keys=own.keys, anchors=own.anchors)
     write_data(line.encode("utf-8") + b"\n" for line in verdict.lines())
     if verdict.result == "FAIL":
         yield "verify found something that does not match"

@@ -13,14 +13,15 @@ def test_the_demo_ends_as_scripted_in_a_folder_of_its_own(program: Program) -> N
     assert ended.code == 0, ended.err
     (folder,) = program.folder.iterdir()
     assert folder.name.startswith("replay-ledger-demo-")
-    assert {"incidents.jsonl", "leaking.jsonl", "ledger.db"} <= {path.name for path in folder.iterdir()}
+    assert {"incidents.jsonl", "leaking.jsonl", "ledger.db", "signer"} <= {path.name for path in folder.iterdir()}
     assert "SIMULATED" in ended.err
     assert "calls counted by the endpoint: 0" in ended.err
-    for said in ("DEMO-1001", "Usable as evaluation: no", "INCOMPLETE"):
+    for said in ("DEMO-1001", "Usable as evaluation: no", "\nPASS ", "by the signer's store on this machine"):
         assert said in ended.text
     url = f"sqlite:///{folder}/ledger.db"
     assert program("report", "demo", "--ledger", url).json["requests"] == 34
-    assert program("verify", "--ledger", url).code == 3
+    assert program("verify", "--ledger", url, "--signer-dir", folder / "signer").code == 0
+    assert program("verify", "--ledger", url).code == 3, "its key is nowhere else"
 
 
 def test_the_demo_takes_no_folder_that_is_there(program: Program) -> None:
