@@ -8,6 +8,9 @@ from ledger.integrity.merkle import FANOUT_BITS
 from ledger.integrity.verdict import MAX_FINDINGS, Findings, printable
 from ledger.store import Store
 
+_HIGHEST: Final = 7
+"""The level above which a node has more leaves than a position can number."""
+
 _BEYOND_SQL: Final = """
 WITH head AS (SELECT size FROM ledger_head WHERE id = 1)
 SELECT 'events', position FROM events, head WHERE position < 1 OR position > size
@@ -28,8 +31,9 @@ def check_strays(store: Store, found: Findings) -> None:
     for table, position in store.rows(_BEYOND_SQL, {"limit": MAX_FINDINGS + 1}):
         found.add(position, table, "inserted", "stands beyond the size that the head says")
     for level, first, last, size in store.rows(_LEVELS_SQL, {}):
-        end = (last + 1) << level * FANOUT_BITS if level > 0 else 0
-        if level < 1 or first < 0 or end > size:
+        if not all(type(number) is int for number in (level, first, last, size)):
+            found.add(None, "tree_nodes", "edited", "a level or an index that is no number")
+        elif not 1 <= level <= _HIGHEST or first < 0 or (last + 1) << level * FANOUT_BITS > size:
             found.add(None, "tree_nodes", "inserted", f"nodes of level {printable(level)} beyond the last event")
     for (heads,) in store.rows(_HEADS_SQL, {}):
         if heads != 1:

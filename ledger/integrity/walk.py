@@ -25,6 +25,7 @@ from ledger.integrity.verdict import MAX_LISTED, Findings, Redaction, printable
 from ledger.projections.projection import checked
 from ledger.store import Store
 from ledger.store.envelope import FORMAT
+from ledger.store.errors import LedgerMalformed
 from ledger.store.read import decoded
 from ledger.store.records import EVENT_COLUMNS, Head, Record, Unreadable
 
@@ -68,7 +69,7 @@ class Walk:
         self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}))
         self._checkpoints = Cursor("checkpoints", store.rows(_CHECKPOINTS_SQL, {}))
         self._size_after = self.head.size
-        self._nodes: dict[int, Cursor] = {}
+        self._nodes: dict[int, Cursor | None] = {}
         self._rows = RowChecker(self.head.origin, found)
         self._frontier = Frontier()
         self._marks = sorted(marks, reverse=True)
@@ -227,10 +228,8 @@ class Walk:
 
     def _check_node(self, node: TreeNode) -> None:
         level, index, expected = node
-        if level not in self._nodes:
-            self._nodes[level] = Cursor("tree_nodes", self._store.rows(_NODES_SQL, {"level": level})).open()
-        stored = list(self._nodes[level].upto(index))
-        if not self._gapless:  # with events missing, no node can match; that much is found already
+        stored = self._stored_nodes(level, index)
+        if stored is None or not self._gapless:  # with events missing, no node can match: that is found already
             return
         first, last = (index << level * FANOUT_BITS) + 1, (index + 1) << level * FANOUT_BITS
         if not stored:
@@ -239,6 +238,19 @@ class Walk:
             self._found.add(
                 first, "tree_nodes", "edited", f"the node of level {level} is not over these leaves", last=last
             )
+
+    def _stored_nodes(self, level: int, index: int) -> list[tuple[Any, ...]] | None:
+        """The next nodes of the level, as far as this one; None where they could not be read, which is found once."""
+        try:
+            if level not in self._nodes:
+                self._nodes[level] = None
+                self._nodes[level] = Cursor("tree_nodes", self._store.rows(_NODES_SQL, {"level": level})).open()
+            cursor = self._nodes[level]
+            return None if cursor is None else list(cursor.upto(index))
+        except LedgerMalformed as error:
+            self._nodes[level] = None
+            self._found.add(None, "tree_nodes", "edited", printable(error))
+            return None
 
     def _check_checkpoints(self, position: int) -> None:
         if self._checkpoints.key > position:

@@ -103,10 +103,13 @@ class End(NamedTuple):
 
 
 class RunPart:
-    """What some events in a row say of one run. ``restarted``: they begin with its start, which clears it."""
+    """What some events in a row say of one run.
 
-    def __init__(self, *, restarted: bool) -> None:
-        self.restarted = restarted
+    ``restarted``: they begin with its start, which clears it. ``again``: it is known not to be its first.
+    """
+
+    def __init__(self, *, restarted: bool, again: bool = False) -> None:
+        self.restarted, self.again = restarted, again
         self.columns: dict[str, Any] = {}
         self.total = 0
         self.counted: Counter[str] = Counter()
@@ -168,8 +171,9 @@ class Folding:
                     self._total += sum_of(self._key, [part(REPORT, values)])
                     run = run or self._runs.setdefault(run_id, RunPart(restarted=False))
                     continue
-                run = self._clear(run_id)
-                parts.clear()
+                if change is tables.CLEAR_RUN[0]:  # the rest of it clears other tables of the same run
+                    run = self._clear(run_id)
+                    parts.clear()
                 continue
             if run is None:
                 run = self._runs[run_id] = RunPart(restarted=False)
@@ -183,7 +187,7 @@ class Folding:
         before = self._runs.get(run_id)
         if before is not None and before.end is not None and before.end.counts is not None:
             raise Unusual  # it went on after its end
-        run = self._runs[run_id] = RunPart(restarted=True)
+        run = self._runs[run_id] = RunPart(restarted=True, again=before is not None)
         return run
 
 
@@ -324,7 +328,7 @@ class Tally:
         self._total += fold.total
         for run_id, made in fold.runs.items():
             if made.restarted:
-                self._open[run_id] = _Run(again=run_id in self._open)
+                self._open[run_id] = _Run(again=made.again or run_id in self._open)
             if made.restarted or made.columns or made.total or made.errors or made.end:
                 self._join_run(run_id, made)
 
