@@ -460,7 +460,7 @@ def check_manifest(bundle: Bundle, checkpoint: Checkpoint) -> str:
     return run_id
 
 
-_leaves_form = re.compile(b"(?:[0-9a-f]{64}\n)*").fullmatch
+_leaves_form = re.compile(b"(?:[0-9a-f]{64}\n)*+").fullmatch
 
 
 def leaves(bundle: Bundle, size: int) -> Iterator[bytes]:
@@ -695,7 +695,8 @@ class Counts:
             self.number["started"] += 1
             if request_id in self.stage:
                 self.stage[request_id] = "incomplete"
-                self.retried.update([request_id] if payload["turn"] == 2 else [])
+                if payload["turn"] == 2:
+                    self.retried.add(request_id)
         elif kind == "ModelCalled":
             self.number["answered"] += 1
         elif kind == "ModelCallFailed":
@@ -768,6 +769,8 @@ def check_report(bundle: Bundle, record: Record, report: dict[str, Any], unprove
     for name, value in made.items():
         if name not in report or canonical(report[name]) != canonical(value):
             raise Fault(f"report.json: {name} does not follow from the events")
+    if sum(1 for _ in bundle.lines("results.jsonl")) != made["results"]:
+        raise Fault("results.jsonl: not as many results as the events have")
     calls = report.get("calls")
     for name in ("started", "answered", "failed", "outcome_unknown"):
         if not isinstance(calls, dict) or canonical(calls.get(name)) != str(counts.number[name]):
@@ -849,6 +852,8 @@ def check_anchor(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | 
             " and whoever holds the key can sign another history"
         )
         return
+    if pinned.origin != checkpoint.origin:
+        raise Fault("your checkpoint is of another ledger")
     if pinned.size > checkpoint.size:
         if args.consistency is None:
             verdict.unproven.append(
@@ -856,8 +861,12 @@ def check_anchor(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | 
                 f" --consistency FILE, made by `replay-ledger prove --consistency {checkpoint.size} {pinned.size}`"
             )
             return
-        proof = [strict_base64(line) for line in read_small(args.consistency).decode("ascii", "replace").splitlines()]
-        verify_consistency(checkpoint.size, pinned.size, proof, checkpoint.root, pinned.root)
+        lines = read_small(args.consistency).decode("ascii", "replace").splitlines()
+        try:
+            proof = [strict_base64(line) for line in lines]
+            verify_consistency(checkpoint.size, pinned.size, proof, checkpoint.root, pinned.root)
+        except Fault as fault:
+            raise Fault(f"--consistency: {fault}") from None
     verdict.proven.append(f"your checkpoint of {pinned.size} events is of this history")
     window = checkpoint.size - pinned.size
     if window > args.max_window:
@@ -876,7 +885,7 @@ def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None,
     roots = roots_at(bundle, checkpoint, [as_of] if pinned is None else [as_of, pinned.size])
     if pinned is not None and pinned.size <= checkpoint.size and roots[pinned.size] != pinned.root:
         raise Fault(f"forked: the first {pinned.size} events are not those of your checkpoint")
-    record, verdict = Record(run_id, checkpoint), Verdict(f"run {run_id} of {checkpoint.origin}")
+    record, verdict = Record(run_id, checkpoint), Verdict(f"run {run_id} of {shown(checkpoint.origin)}")
     check_events(bundle, checkpoint, record)
     check_report(bundle, record, report, verdict.unproven)
     if as_of != record.counts.position or roots[as_of].hex() != as_of_root:
@@ -904,7 +913,7 @@ def check_one_event(
 ) -> Verdict:
     """All checks of a proof for one event."""
     checkpoint, envelope = check_proof(file.read(CHUNK), keys)
-    verdict = Verdict(f"event {envelope.position} of {checkpoint.origin}")
+    verdict = Verdict(f"event {envelope.position} of {shown(checkpoint.origin)}")
     who = f"{envelope.type}, run {envelope.run_id}, request {envelope.request_id}, id {envelope.event_id}"
     verdict.proven.append(f"the key {checkpoint.signer.named()} signed {checkpoint.size} events that hold this: {who}")
     if pinned is not None and pinned.size < checkpoint.size:
@@ -956,6 +965,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (WrongUse, OSError) as error:
         print(f"verify.py: {shown(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     except Exception as error:  # noqa: BLE001 - whatever the bundle brought about, it is no PASS
         print(f"FAIL\n\nDoes not match:\n  - it could not be understood ({type(error).__name__})")
         return 1

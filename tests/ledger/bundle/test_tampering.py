@@ -241,6 +241,25 @@ def test_a_false_report_fails_although_the_ledgers_own_keeper_issued_and_signed_
             assert "report.json" in said
 
 
+def test_results_that_leave_one_out_fail_although_they_were_issued_and_signed(tmp_path: Path) -> None:
+    with story_ledger(tmp_path, told(0, run_id="mine", lines=8)) as store:
+        reports = make_reports(store, "mine")
+        for results in (b"", reports["results.jsonl"] + b"{}\n", reports["results.jsonl"].split(b"\n", 1)[1]):
+            false = {**reports, "results.jsonl": results}
+            issue_all(store, "mine", false)
+            note = sign(store)
+            code, said = judge(bundled(store, "mine", note, false), str(KEY.verifier_key), note.encode())
+            assert code == 1
+            assert "not as many results" in said
+
+
+def test_a_checkpoint_of_another_ledger_is_no_anchor() -> None:
+    other = sign_note(f"{KEY.name}\n99\n{'A' * 43}=\n", [KEY]).encode()
+    code, said = judge(EXAMPLE, [vkey(), str(KEY.verifier_key)], other)
+    assert code == 1
+    assert "another ledger" in said
+
+
 def test_a_report_as_of_the_middle_of_the_run_is_not_taken_for_the_runs(tmp_path: Path) -> None:
     from ledger.render.issue import issue, rendering
     from tests.ledger.bundle.ledgers import RENDERINGS, sha256

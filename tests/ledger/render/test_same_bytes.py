@@ -20,13 +20,13 @@ PROGRAM = """
 import sys
 from ledger.projections.report import report
 from ledger.projections.results import results
-from ledger.render import report_json, report_text, results_csv, results_jsonl, results_table
+from ledger.render import report_html, report_json, report_text, results_csv, results_jsonl, results_table
 from ledger.store import open_store
 
 with open_store(sys.argv[1], "read") as store:
     out = sys.stdout.buffer
     made = report(store, sys.argv[2])
-    out.write(report_json.render(made) + report_text.render(made))
+    out.write(report_json.render(made) + report_text.render(made) + report_html.render(made))
     for render in (results_jsonl.render, results_csv.render):
         out.writelines(render(results(store, sys.argv[2])))
     for line in results_table.render(results(store, sys.argv[2])):
