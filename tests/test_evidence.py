@@ -91,20 +91,19 @@ def test_a_keeper_can_do_what_the_page_says(tmp_path: Path) -> None:
             f"replay-ledger run incidents.jsonl --base-url {endpoint.base_url} --model {SIMULATED_MODEL} "
             "--no-api-key --run-id first\n"
         )
-        state = str(tmp_path / "state")
-        run(made, tmp_path, XDG_STATE_HOME=state)
+        run(made, tmp_path)
     results = run("replay-ledger results first --format jsonl", tmp_path).splitlines()
     request = json.loads(results[0])["request_id"]
     printed = ""
     for script, shown in blocks(_FOR_KEEPERS):
         assert shown is None
-        printed += run(script, tmp_path, XDG_STATE_HOME=state, REQUEST=request)
+        printed += run(script, tmp_path, REQUEST=request)
     verdicts = re.findall(r"^(PASS|INCOMPLETE|FAIL)  ", printed, re.MULTILINE)
     assert verdicts == ["PASS"] * 6, "verify three times, bundle-check twice, and once more after the erasure"
     erased, *others = run("replay-ledger results first --format jsonl", tmp_path).splitlines()
     assert (json.loads(erased)["redacted"], json.loads(erased)["model_output"]["proposed_action"]) == (True, None)
     assert others == results[1:]
-    run("replay-ledger redact --run first --reason gdpr-17 --yes || test $? -eq 1", tmp_path, XDG_STATE_HOME=state)
+    run("replay-ledger redact --run first --reason gdpr-17 --yes || test $? -eq 1", tmp_path)
     assert run("replay-ledger results first --format jsonl", tmp_path).splitlines() == [erased, *others], "it was held"
 
 

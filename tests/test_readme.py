@@ -62,6 +62,7 @@ def test_the_shell_commands_run_as_they_stand(endpoint: SimulatedEndpoint, tmp_p
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads((tmp_path / "report.json").read_bytes())["accepted_first"] == len(ALERTS)
+    assert len(re.findall(r"^PASS  ", done.stdout, flags=re.MULTILINE)) == 3, "verify twice, and verify.py"
     assert (tmp_path / "results.csv").read_text(encoding="utf-8").count("\n") >= 1 + len(ALERTS)
 
 
