@@ -177,6 +177,9 @@ def test_what_was_done_stays_proven_and_reports_keep_their_bytes(store: Store, l
     assert second["redacted"]
     assert second["model_output"]["proposed_action"] == ""
     assert not any(result["redacted"] for result in results(store, "r2"))
+    in_sql = "SELECT proposed_action, action_plan, risk_level FROM results WHERE run_id = :run_id ORDER BY line"
+    assert list(store.rows(in_sql, {"run_id": "r1"})) == [(None, None, "medium"), ("", "[]", "critical")]
+    assert next(store.rows(in_sql, {"run_id": "r2"}))[0] == "rollout restart checkout €"
     assert copy_ledger(ledger_url, f"sqlite:///{tmp_path / 'copy.db'}") == store.head()
     with open_store(f"sqlite:///{tmp_path / 'copy.db'}", "read") as copy:
         assert copy.redactions() == store.redactions()
