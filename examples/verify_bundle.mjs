@@ -332,6 +332,8 @@ function checkReport(entries, events, runId, leaves, unproven) {
   for (const [name, value] of Object.entries(members)) {
     insist(name in report && canonical(report[name]) === canonical(value), `report.json: ${name} does not follow from the events`);
   }
+  const lines = utf8(entries.get("results.jsonl"), "results.jsonl").split("\n");
+  insist(lines.pop() === "" && lines.length === members.results, "results.jsonl: not as many results as the events have");
   for (const [name, value] of Object.entries(calls)) insist(report.calls?.[name] === value, `report.json: calls.${name}`);
 }
 
