@@ -155,10 +155,14 @@ def _streams(batches: Sequence[Batch]) -> list[Stream]:
     """Every stream that the batches name, each once."""
     streams: dict[Stream, None] = {}
     for batch in batches:
+        before = None
         for event in batch.events:
-            streams[event.run_id, None] = None
-            if event.request_id is not None:
-                streams[event.run_id, event.request_id] = None
+            run_id, request_id = event.run_id, event.request_id
+            if run_id != before:
+                streams[run_id, None] = None
+                before = run_id
+            if request_id is not None:
+                streams[run_id, request_id] = None
         for run_id, request_id, _ in batch.expected:
             streams[run_id, request_id] = None
     return list(streams)

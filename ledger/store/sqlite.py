@@ -48,10 +48,7 @@ _RUN_VERSIONS_SQL: Final = """
 SELECT value, (SELECT max(run_version) FROM events WHERE run_id = value) FROM json_each(?)
 """
 _REQUEST_VERSIONS_SQL: Final = """
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-  (SELECT max(request_version) FROM events
-   WHERE run_id = json_extract(value, '$[0]') AND request_id = json_extract(value, '$[1]'))
-FROM json_each(?)
+SELECT value, (SELECT max(request_version) FROM events WHERE run_id = ?1 AND request_id = value) FROM json_each(?2)
 """
 _ERASABLE_SQL: Final = "SELECT c.position FROM json_each(?) AS j CROSS JOIN contents AS c ON c.position = j.value"
 _MOVE_HEAD_SQL: Final = "UPDATE ledger_head SET size = ?, root = ?, frontier = ?, recorded_at = ? WHERE id = 1"
@@ -109,15 +106,20 @@ class SqliteBackend:
         return as_known(self.connection.execute(_KNOWN_SQL, (_json(possible),)).fetchall()) if possible else {}
 
     def versions(self, streams: Sequence[Stream]) -> dict[Stream, int]:
-        runs = [run_id for run_id, request_id in streams if request_id is None]
-        requests = [stream for stream in streams if stream[1] is not None]
+        requests: dict[str, list[str]] = {}
+        runs = []
+        for run_id, request_id in streams:
+            if request_id is None:
+                runs.append(run_id)
+            else:
+                requests.setdefault(run_id, []).append(request_id)
         found: dict[Stream, int] = {}
         with translated(self.place):
             for run_id, version in self.connection.execute(_RUN_VERSIONS_SQL, (_json(runs),)) if runs else ():
                 found[run_id, None] = version or 0
-            rows = self.connection.execute(_REQUEST_VERSIONS_SQL, (_json(requests),)) if requests else ()
-            for run_id, request_id, version in rows:
-                found[run_id, request_id] = version or 0
+            for run_id, asked in requests.items():
+                for request_id, version in self.connection.execute(_REQUEST_VERSIONS_SQL, (run_id, _json(asked))):
+                    found[run_id, request_id] = version or 0
         return found
 
     def erasable(self, positions: Sequence[int]) -> set[int]:
