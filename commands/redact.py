@@ -75,7 +75,7 @@ def redact(
     (`retention`). A run interrupted half-way is finished by the same command again.
 
     \b
-    Exit: 0 erased, or nothing was left to erase; 1 it may not be erased; 2 wrong use;
+    Exit: 0 erased, or nothing was left to erase; 1 it may not be erased, or you said no; 2 wrong use;
     3 erased, but the file that is named may still hold copies: run it again.
     """
     if dry_run:

@@ -64,10 +64,8 @@ class TooYoung(LedgerError):
     exit_code = 1
 
     def __init__(self, days: int, youngest: str, until: datetime | None) -> None:
-        when = "never" if until is None else f"from {format_time(until)} on"
-        super().__init__(
-            f"content is kept for {days} days, and some of this was recorded at {youngest}: it may be erased {when}"
-        )
+        when = "never be erased" if until is None else f"be erased from {format_time(until)} on"
+        super().__init__(f"content is kept for {days} days, and some of this was recorded at {youngest}: it may {when}")
 
 
 class Target(NamedTuple):

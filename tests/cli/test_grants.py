@@ -94,6 +94,8 @@ def test_an_auditor_runs_every_command_that_reads(people: People) -> None:
         ("show", "r1", "INC-2", "--content"),
         ("results", "r1", "--format", "jsonl"),
         ("report", "r1", "--format", "json"),
+        ("prove", "3"),
+        ("keys", "show"),
         ("rebuild", "--check"),
         ("db", "status"),
         ("hold", "list"),
