@@ -10,6 +10,7 @@ Values: times as RFC 3339 text, booleans as bools, lists and objects as canonica
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -78,6 +79,7 @@ _REPLY_FACTS: Final = (
     *("prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens"),
     *("body_bytes", "body_truncated", "scrubbed", "duration_us"),
 )
+_reply_facts: Final = itemgetter(*_REPLY_FACTS)
 ANSWER_CALL: Final = Change(
     "update",
     "model_calls",
@@ -182,18 +184,21 @@ def _leak_rejected(event: Event) -> Iterable[RowChange]:
 
 def _call_started(event: Event) -> Iterable[RowChange]:
     p = event.payload
-    values = (
-        *(p["turn"], "started", event.position, event.recorded_at, p["body_bytes"], p["quote_withheld"]),
-        *(event.run_id, event.request_id, p["attempt"]),
-    )
-    return ((START_CALL, values),)
+    at = event.position, event.recorded_at
+    key = event.run_id, event.request_id, p["attempt"]
+    return ((START_CALL, (p["turn"], "started", *at, p["body_bytes"], p["quote_withheld"], *key)),)
 
 
 def _called(event: Event) -> Iterable[RowChange]:
     p = event.payload
     values = (
-        *("answered", event.position, event.recorded_at, *[p[fact] for fact in _REPLY_FACTS]),
-        *(event.run_id, event.request_id, p["attempt"]),
+        "answered",
+        event.position,
+        event.recorded_at,
+        *_reply_facts(p),
+        event.run_id,
+        event.request_id,
+        p["attempt"],
     )
     return ((ANSWER_CALL, values),)
 

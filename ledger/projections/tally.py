@@ -17,7 +17,7 @@ would need more, or another order, is ``Unusual``: whoever asked then compares r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +35,6 @@ RUN_COLUMNS: Final = tuple(RunRow.model_fields)
 # One byte each, before the part: parts of different kinds never hash alike.
 RUN, ACCEPTED, DECIDED, ERRORS, STARTED, ANSWERED, FAILED, FAILURE, REPORT = (bytes([kind]) for kind in range(9))
 
-_ACCEPTED_TYPE: Final = "RequestAccepted"
 _CLEAN_VERSION: Final = 4
 """The request's version at a result without an error before it: accepted, call started, called, result."""
 
@@ -117,6 +116,10 @@ class RunPart:
         self.accepted_again: list[str] = []
         self.end: End | None = None
 
+    def untouched(self) -> bool:
+        """Do its events change nothing of the run's rows?"""
+        return not (self.restarted or self.columns or self.total or self.errors or self.end)
+
     def errors_of(self, request_id: str) -> Errors:
         """The request's errors so far."""
         found = self.errors.get(request_id)
@@ -143,17 +146,22 @@ class Folding:
 
     def take(self, events: Iterable[Event]) -> None:
         """The next events, in order of position, payloads of their types' forms. Raises ``Unusual``."""
+        fold, kinds, dumps = tables.fold, _KINDS, orjson.dumps
         parts: dict[str, list[bytes]] = {}
         for event in events:
-            # Errors noted before there is a row leave no trace in it; so there has to be one.
-            if event.request_version == 1 and event.type != _ACCEPTED_TYPE:
-                raise Unusual
-            changes = tables.fold(event)
-            if changes:
-                made = parts.get(event.run_id)
-                if made is None:
-                    made = parts[event.run_id] = []
-                self._apply(event, changes, made)
+            changes = fold(event)
+            if not changes:
+                continue
+            run_id = event.run_id
+            run, made = self._runs.get(run_id), parts.get(run_id)
+            if run is None or made is None:
+                run, made = self._runs.setdefault(run_id, RunPart(restarted=False)), parts.setdefault(run_id, [])
+            for change, values in changes:
+                kind = kinds.get(id(change))
+                if kind is not None and run.end is None:
+                    made.append(kind + dumps(values))
+                else:
+                    run = self._apply(run, event, change, values, made)
         for run_id, made in parts.items():
             self._runs[run_id].total += sum_of(self._key, made)
 
@@ -161,92 +169,90 @@ class Folding:
         """What they make of the tables."""
         return Fold(self._runs, self._total % MODULUS)
 
-    def _apply(self, event: Event, changes: Iterable[tuple[Change, tuple[Any, ...]]], parts: list[bytes]) -> None:
-        run_id = event.run_id
-        run = self._runs.get(run_id)
-        for change, values in changes:
-            action = _ACTIONS[id(change)]
-            if action is None:
-                if change is tables.ADD_REPORT:
-                    self._total += sum_of(self._key, [part(REPORT, values)])
-                    run = run or self._runs.setdefault(run_id, RunPart(restarted=False))
-                    continue
-                if change is tables.CLEAR_RUN[0]:  # the rest of it clears other tables of the same run
-                    run = self._clear(run_id)
-                    parts.clear()
-                continue
-            if run is None:
-                run = self._runs[run_id] = RunPart(restarted=False)
+    def _apply(self, run: RunPart, event: Event, change: Change, values: tuple[Any, ...], made: list[bytes]) -> RunPart:
+        """A change that is more than a part; give the run that later changes belong to."""
+        if change is tables.ADD_REPORT:
+            self._total += sum_of(self._key, [part(REPORT, values)])
+        elif change is tables.CLEAR_RUN[0]:
+            made.clear()
+            return self._clear(event.run_id)
+        elif change not in tables.CLEAR_RUN:  # the rest of which clears other tables of the same run
             if run.end is not None and run.end.position != event.position:
                 raise Unusual
-            made = action(run, event, values)
-            if made is not None:
-                parts.append(made)
+            kind = _KINDS.get(id(change))
+            if kind is not None:
+                made.append(part(kind, values))
+            else:
+                made += _ACTIONS[id(change)](run, event, values)
+        return run
 
     def _clear(self, run_id: str) -> RunPart:
-        before = self._runs.get(run_id)
-        if before is not None and before.end is not None and before.end.counts is not None:
+        before = self._runs[run_id]
+        if before.end is not None and before.end.counts is not None:
             raise Unusual  # it went on after its end
-        run = self._runs[run_id] = RunPart(restarted=True, again=before is not None)
+        run = self._runs[run_id] = RunPart(restarted=True, again=not before.untouched())
         return run
 
 
 # --- what each change of the fold makes ----------------------------------------------------
 
-Action = Callable[[RunPart, Event, tuple[Any, ...]], bytes | None]
+Action = Callable[[RunPart, Event, tuple[Any, ...]], Sequence[bytes]]
 
 
-def _accept(run: RunPart, event: Event, values: tuple[Any, ...]) -> bytes:
+def _accept(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
     run.counted["accepted"] += 1
     if event.request_version != 1:
         request_id = str(event.request_id)
-        if request_id in run.errors:
+        if request_id in run.errors:  # noted when there was no row to note them in
             raise Unusual
         run.accepted_again.append(request_id)
-    return part(ACCEPTED, values)
+    return (part(ACCEPTED, values),)
 
 
-def _accept_output(run: RunPart, event: Event, values: tuple[Any, ...]) -> bytes:
+def _accept_output(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
     run.counted[values[0]] += 1
     if event.request_version != _CLEAN_VERSION or event.request_id in run.errors:
         errors = run.errors_of(str(event.request_id))
         if errors.decided:
             raise Unusual
         errors.decided = True
-    return part(DECIDED, values)
+    return (part(DECIDED, values),)
 
 
 _FIRST_ERROR_AT: Final = len(tables.APPLY_FALLBACK.sets)
 
 
-def _apply_fallback(run: RunPart, event: Event, values: tuple[Any, ...]) -> bytes:
+def _apply_fallback(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
     run.counted["fallback_records"] += 1
     errors = run.errors_of(str(event.request_id))
     errors.note(values[_FIRST_ERROR_AT])
     errors.decided = True
-    return part(DECIDED, values[:_FIRST_ERROR_AT] + values[_FIRST_ERROR_AT + 1 :])
+    return (part(DECIDED, values[:_FIRST_ERROR_AT] + values[_FIRST_ERROR_AT + 1 :]),)
 
 
-def _note_error(run: RunPart, event: Event, values: tuple[Any, ...]) -> None:
+def _note_error(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
     run.errors_of(str(event.request_id)).note(values[0])
+    return ()
 
 
-def _note_unknown(run: RunPart, event: Event, values: tuple[Any, ...]) -> None:
+def _note_unknown(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
     run.errors_of(str(event.request_id)).note(values[0], unknown=True)
+    return ()
 
 
-def _add_failure(run: RunPart, event: Event, values: tuple[Any, ...]) -> bytes:
+def _add_failure(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
     refused = _REFUSED.get(event.type)
     if refused is not None:
         run.counted[refused] += 1
-    return part(FAILURE, values)
+    return (part(FAILURE, values),)
 
 
 def _change_run(change: Change) -> Action:
     names = (*change.sets, *change.key)
 
-    def action(run: RunPart, _: Event, values: tuple[Any, ...]) -> None:
+    def action(run: RunPart, _: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
         run.columns.update(zip(names, values, strict=True))
+        return ()
 
     return action
 
@@ -254,19 +260,21 @@ def _change_run(change: Change) -> Action:
 def _end_run(change: Change) -> Action:
     changed = _change_run(change)
 
-    def action(run: RunPart, event: Event, values: tuple[Any, ...]) -> None:
-        changed(run, event, values)
+    def action(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
         run.end = End(event.position, event.payload.get("counts"))
+        return changed(run, event, values)
 
     return action
 
 
-def _as_part(kind: bytes) -> Action:
-    return lambda _run, _event, values: part(kind, values)
+_KINDS: Final = {
+    id(tables.START_CALL): STARTED,
+    id(tables.ANSWER_CALL): ANSWERED,
+    id(tables.FAIL_CALL): FAILED,
+}
+"""Changes that are a part and nothing more."""
 
-
-_ACTIONS: Final[dict[int, Action | None]] = {
-    **{id(change): None for change in (*tables.CLEAR_RUN, tables.ADD_REPORT)},
+_ACTIONS: Final[dict[int, Action]] = {
     id(tables.START_RUN): _change_run(tables.START_RUN),
     id(tables.FINISH_INTAKE): _change_run(tables.FINISH_INTAKE),
     id(tables.END_RUN): _end_run(tables.END_RUN),
@@ -276,9 +284,6 @@ _ACTIONS: Final[dict[int, Action | None]] = {
     id(tables.NOTE_UNKNOWN): _note_unknown,
     id(tables.ACCEPT_OUTPUT): _accept_output,
     id(tables.APPLY_FALLBACK): _apply_fallback,
-    id(tables.START_CALL): _as_part(STARTED),
-    id(tables.ANSWER_CALL): _as_part(ANSWERED),
-    id(tables.FAIL_CALL): _as_part(FAILED),
     id(tables.ADD_FAILURE): _add_failure,
 }
 
@@ -329,7 +334,7 @@ class Tally:
         for run_id, made in fold.runs.items():
             if made.restarted:
                 self._open[run_id] = _Run(again=made.again or run_id in self._open)
-            if made.restarted or made.columns or made.total or made.errors or made.end:
+            if not made.untouched():
                 self._join_run(run_id, made)
 
     def total(self) -> int:
