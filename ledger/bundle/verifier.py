@@ -277,7 +277,7 @@ class Tree:
         """One leaf more: like adding one to a binary number, each carry joins two equal subtrees."""
         carry = self.size
         while carry & 1:
-            leaf = node_hash(self.roots.pop(), leaf)
+            leaf = sha256(b"\1" + self.roots.pop() + leaf).digest()
             carry >>= 1
         self.roots.append(leaf)
         self.size += 1
@@ -471,7 +471,8 @@ def leaves(bundle: Bundle, size: int) -> Iterator[bytes]:
         if not _leaves_form(chunk):
             raise Fault("leaves.txt: not 64 hex digits a line")
         hashes = bytes.fromhex(chunk.decode())
-        yield from (hashes[at : at + 32] for at in range(0, len(hashes), 32))
+        for at in range(0, len(hashes), 32):
+            yield hashes[at : at + 32]
 
 
 def roots_at(bundle: Bundle, checkpoint: Checkpoint, sizes: Iterable[int]) -> dict[int, bytes]:
