@@ -34,7 +34,7 @@ _WRITER_PRAGMAS: Final = (
     *("synchronous = FULL", "secure_delete = ON", "recursive_triggers = ON", "trusted_schema = OFF"),
     *("cell_size_check = ON", "cache_size = -32000", "temp_store = MEMORY"),
 )
-# Of a file that is made now; one that is there keeps its own. Twice SQLite's usual: an append writes half as many pages.
+# Of a file made now; one that is there keeps its own. Twice SQLite's usual: an append writes half as many pages.
 _PAGE_SIZE: Final = "PRAGMA page_size = 8192"
 # Not trusted_schema = OFF: SQLite (seen with 3.40) then refuses json_extract in a view, as in `results`. No function of
 # our own is registered and extensions cannot be loaded, so a doctored schema has nothing harmful to call.
