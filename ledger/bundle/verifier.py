@@ -236,7 +236,7 @@ def open_note(data: bytes, keys: Sequence[Key]) -> tuple[str, list[Key]]:
                     raise Fault(f"signature bad: the one by {shown(name)} is not over this text")
                 signers.append(key)
     if not signers:
-        raise Fault("signature bad: no signature is by a key that was named with --key")
+        raise Fault("signature bad: no signature is by a key named with --key (after a rotation, name the new one)")
     return text, signers
 
 
