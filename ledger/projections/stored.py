@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, compress, islice, repeat
+from itertools import chain, compress, islice
 from operator import gt, lt
 from typing import Any, Final
 
+import orjson
 from sqlalchemy import Boolean
 from sqlmodel import SQLModel
 
@@ -24,7 +25,6 @@ from ledger.projections.tally import (
     STARTED,
     Unusual,
     errors_part,
-    part,
     sum_of,
 )
 from ledger.store import Store
@@ -34,6 +34,7 @@ from ledger.tables import PROJECTION_TABLES, ModelCallRow
 _ROWS_AT_ONCE: Final = 256
 _TYPES: Final = frozenset({str, int, bool, type(None)})
 _FLAGS: Final = {0: False, 1: True, None: None}
+_DECIDED_COLUMNS: Final = columns_of(tables.ACCEPT_OUTPUT)
 _UNDECIDED: Final = tuple(name for name in tables.ACCEPT_OUTPUT.sets if name != "error")
 
 Columns = dict[str, Sequence[Any]]
@@ -69,11 +70,11 @@ def _whole(kind: bytes, names: Sequence[str]) -> Callable[[Columns], Iterable[by
 
 
 def _parts(kind: bytes, names: Iterable[str], columns: Columns) -> Iterator[bytes]:
-    return map(part, repeat(kind), zip(*map(columns.__getitem__, names), strict=True))
+    return map(kind.__add__, map(orjson.dumps, zip(*map(columns.__getitem__, names), strict=True)))
 
 
-def _where(columns: Columns, chosen: Sequence[bool]) -> Columns:
-    return {name: list(compress(column, chosen)) for name, column in columns.items()}
+def _where(columns: Columns, names: Iterable[str], chosen: Sequence[bool]) -> Columns:
+    return {name: list(compress(columns[name], chosen)) for name in names}
 
 
 def _refuse_values(columns: Columns, names: Iterable[str]) -> None:
@@ -93,12 +94,14 @@ def _requests(columns: Columns) -> Iterable[bytes]:
         raise Unusual
     accepted = {**columns, "outcome_unknown": [False] * len(unknown)}
     decided = [outcome is not None for outcome in columns["outcome"]]
-    done = columns if all(decided) else _where(columns, decided)
+    done = columns if all(decided) else _where(columns, (*_DECIDED_COLUMNS, "accepted_position"), decided)
     _refuse_disorder(done, "decided_position", "accepted_position")
     if not all(decided):
-        _refuse_values(_where(columns, [not each for each in decided]), _UNDECIDED)
+        _refuse_values(_where(columns, _UNDECIDED, [not each for each in decided]), _UNDECIDED)
     yield from _parts(ACCEPTED, columns_of(tables.ACCEPT_REQUEST), accepted)
-    yield from _parts(DECIDED, columns_of(tables.ACCEPT_OUTPUT), done)
+    yield from _parts(DECIDED, _DECIDED_COLUMNS, done)
+    if True not in unknown and columns["first_error"].count(None) == columns["error"].count(None) == len(unknown):
+        return
     errors = zip(columns["first_error"], unknown, columns["error"], strict=True)
     for at, (first, is_unknown, error) in enumerate(errors):
         if first is not None or is_unknown or (error is not None and not decided[at]):
@@ -108,11 +111,17 @@ def _requests(columns: Columns) -> Iterable[bytes]:
             yield from errors_part(first, is_unknown, left, columns["run_id"][at], columns["request_id"][at])
 
 
-_CALL_COLUMNS: Final = tuple(ModelCallRow.model_fields)
-_CALL_STATES: Final[dict[str, tuple[bytes, Change | None]]] = {
-    "started": (STARTED, None),
-    "answered": (ANSWERED, tables.ANSWER_CALL),
-    "failed": (FAILED, tables.FAIL_CALL),
+def _null_beside(*changes: Change) -> tuple[str, ...]:
+    """The columns of a call that these changes do not write."""
+    written = {name for change in changes for name in columns_of(change)}
+    return tuple(name for name in ModelCallRow.model_fields if name not in written)
+
+
+# A call's state: the kind of its last part, the columns of that, and those that are null.
+_CALL_STATES: Final = {
+    "started": (STARTED, (), _null_beside(tables.START_CALL)),
+    "answered": (ANSWERED, columns_of(tables.ANSWER_CALL), _null_beside(tables.START_CALL, tables.ANSWER_CALL)),
+    "failed": (FAILED, columns_of(tables.FAIL_CALL), _null_beside(tables.START_CALL, tables.FAIL_CALL)),
 }
 
 
@@ -121,15 +130,14 @@ def _model_calls(columns: Columns) -> Iterable[bytes]:
     begun = {**columns, "state": ["started"] * len(states)}
     yield from _parts(STARTED, columns_of(tables.START_CALL), begun)
     for state in set(states):
-        kind, change = _CALL_STATES[state]
-        chosen = [each == state for each in states]
-        of_state = columns if all(chosen) else _where(columns, chosen)
-        written = set(columns_of(tables.START_CALL))
-        if change is not None:
+        kind, written, null = _CALL_STATES[state]
+        chosen = list(map(state.__eq__, states))
+        needed = (*written, *null, "started_position")
+        of_state = columns if all(chosen) else _where(columns, needed, chosen)
+        _refuse_values(of_state, null)
+        if written:
             _refuse_disorder(of_state, "finished_position", "started_position")
-            yield from _parts(kind, columns_of(change), of_state)
-            written |= set(columns_of(change))
-        _refuse_values(of_state, [name for name in _CALL_COLUMNS if name not in written])
+            yield from _parts(kind, written, of_state)
 
 
 _PARTS: Final[dict[str, Callable[[Columns], Iterable[bytes]]]] = {

@@ -54,7 +54,7 @@ def part(kind: bytes, values: tuple[Any, ...]) -> bytes:
 def sum_of(key: bytes, parts: Iterable[bytes]) -> int:
     """The sum of the parts' hashes under ``key``."""
     from_bytes = int.from_bytes
-    return sum([from_bytes(sha256(key + each).digest(), "big") for each in parts]) % MODULUS
+    return sum([from_bytes(sha256(key + each).digest(), "little") for each in parts]) % MODULUS
 
 
 class Errors:
