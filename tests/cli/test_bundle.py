@@ -147,6 +147,17 @@ def test_a_place_where_no_bundle_can_be_is_refused_before_anything_is_appended(r
     assert size(recorded) == before
 
 
+def test_a_bundle_never_takes_the_place_of_the_signers_own_files(recorded: Program) -> None:
+    (folder,) = (recorded.state / "replay-ledger").iterdir()
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert before
+    for path in before:
+        ended = recorded("bundle", "r1", "--out", path)
+        assert ended.code == 2
+        assert "signer's folder" in ended.err
+        assert path.read_bytes() == before[path]
+
+
 def test_a_run_that_is_not_there_and_a_ledger_that_is_not_there_are_told(recorded: Program) -> None:
     assert recorded("bundle", "nothing").code == 2
     assert recorded("bundle", "r1", "--ledger", "sqlite:///none.db").code == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Mapping
 from datetime import datetime
@@ -96,10 +95,3 @@ def story_ledger(folder: Path, *events: list[NewEvent]) -> Store:
     for batch in events:
         store.append(batch)
     return store
-
-
-class Unseekable(io.RawIOBase):
-    """A file that fails at the first write."""
-
-    def writable(self) -> bool:
-        return True
