@@ -151,11 +151,11 @@ def test_a_bundle_never_takes_the_place_of_the_signers_own_files(recorded: Progr
     (folder,) = (recorded.state / "replay-ledger").iterdir()
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     assert before
-    for path in before:
+    for path, data in before.items():
         ended = recorded("bundle", "r1", "--out", path)
         assert ended.code == 2
         assert "signer's folder" in ended.err
-        assert path.read_bytes() == before[path]
+        assert path.read_bytes() == data
 
 
 def test_a_run_that_is_not_there_and_a_ledger_that_is_not_there_are_told(recorded: Program) -> None:
