@@ -23,6 +23,7 @@ JOIN pg_proc AS p ON p.oid = t.tgfoid
 WHERE n.nspname = current_schema() AND NOT t.tgisinternal
 """
 _ENABLED_ALWAYS: Final = "A"
+_LEADING_COMMENTS: Final = re.compile(r"\A(?:\s*--[^\n]*\n)+")
 _TRIGGER: Final = re.compile(r"CREATE TRIGGER (\w+) [^;]*? ON (\w+)\s[^;]*? EXECUTE FUNCTION (\w+)\(\)")
 _FUNCTION: Final = re.compile(r"CREATE FUNCTION (\w+)\(\).*?AS \$\$(.*?)\$\$", re.DOTALL)
 
@@ -43,7 +44,7 @@ def made_by_migration(dialect: Dialect) -> Iterator[str]:
 def _on_sqlite(store: Store) -> Iterator[str]:
     there = {name: " ".join(str(sql).split()) for name, sql in store.rows(_SQLITE_SQL)}
     for text in made_by_migration("sqlite"):
-        words = text.split()
+        words = _LEADING_COMMENTS.sub("", text).split()  # SQLite keeps a trigger's text from its first word on
         if words[:2] != ["CREATE", "TRIGGER"]:
             continue
         name = words[2]
