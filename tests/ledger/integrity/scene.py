@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,9 +32,12 @@ from ledger.store import Store, open_store
 from tests import stories
 from tests.harness import postgres
 from tests.ledger.integrity.small import ORIGIN, clean_run, redaction
+from tests.ledger.integrity.tampering import restore, save
 from tests.ledger.store.making import Clock
 
 Moment = Literal["older", "covered", "grown", "other"]
+By = Literal["none", "store", "kept"]
+"""The anchor: none, the signer's store, a checkpoint kept elsewhere since before."""
 
 OTHER_ORIGIN = "ledger.example/other"
 KEPT_ELSEWHERE = "the file kept-elsewhere.txt"
@@ -78,30 +82,39 @@ class Target(NamedTuple):
         """The URL of the ledger as it was at another moment, or of the other one; a file, only to be read."""
         return f"sqlite:///{self.sides / f'{moment}.db'}"
 
-    def open(self, mode: Literal["read", "write"]) -> Store:
-        return open_store(self.url, mode, fold=fold, even_damaged=mode == "read")
+    def open(self, mode: Literal["read", "write"], clock: Clock | None = None) -> Store:
+        return open_store(self.url, mode, fold=fold, clock=clock, even_damaged=mode == "read")
 
-    def judged(self, anchor: Literal["none", "store", "kept"], **asked: Any) -> Verdict:
-        """The verdict by somebody who knows the ledger's key, and has this anchor."""
-        anchors = []
-        last = self.signer.last() if anchor == "store" else None
-        if last is not None:
-            anchors.append(Anchor(last, SIGNERS_STORE))
-        if anchor == "kept":
-            anchors.append(Anchor(self.kept, KEPT_ELSEWHERE))
+    def judged(self, *by: By) -> list[Verdict]:
+        """The verdicts by somebody who knows the ledger's key, and has each of these anchors in turn."""
         with self.open("read") as store:
-            return verify(store, keys=[self.key], anchors=anchors, **asked)
+            return [verify(store, keys=[self.key], anchors=self._anchors(anchor)) for anchor in by]
+
+    def _anchors(self, by: By) -> list[Anchor]:
+        if by == "kept":
+            return [Anchor(self.kept, KEPT_ELSEWHERE)]
+        last = self.signer.last() if by == "store" else None
+        return [] if last is None else [Anchor(last, SIGNERS_STORE)]
 
 
 class Scene:
     """The ledgers, made once; ``target`` gives a copy of one."""
 
-    def __init__(self, folder: Path, server: postgres.Server | None = None, requests: int = REQUESTS) -> None:
-        self._folder, self._server, self._made = folder, server, 0
+    def __init__(self, folder: Path, requests: int = REQUESTS) -> None:
+        self._folder, self._made = folder, 0
         self.sides = folder / "sides"
         self.sides.mkdir()
         self._build(requests)
-        self._templates: dict[Moment, Any] = {}
+        self._server: postgres.Server | None = None
+        self._databases: dict[Moment, str] = {}
+
+    def on(self, server: postgres.Server) -> Scene:
+        """The same ledgers, copied to a server."""
+        moved = copy(self)
+        moved._server, moved._databases = server, {}
+        moved._folder = self._folder / "on-server"
+        shutil.copytree(self._folder / "signers", moved._folder / "signers")
+        return moved
 
     @contextmanager
     def target(self, moment: Moment) -> Iterator[Target]:
@@ -109,28 +122,33 @@ class Scene:
         self._made += 1
         signers = self._folder / f"signers-{self._made}"
         shutil.copytree(self._folder / "signers", signers)
-        if self._server is None:
+        if self._server is not None:
+            url = self._on_postgres(self._server, moment)
+        else:
             path = self._folder / f"copy-{self._made}.db"
-            shutil.copyfile(self.sides / f"{moment}.db", path)
-            yield Target(f"sqlite:///{path}", signers, self.kept, self.vkey, self.sides)
-            path.unlink()
-            return
-        url = self._server.create_database(template=self._template(self._server, moment))
-        yield Target(_shown(url), signers, self.kept, self.vkey, self.sides)
-        self._server.drop_database(url)
+            shutil.copyfile(self._path(moment), path)
+            url = f"sqlite:///{path}"
+        yield Target(url, signers, self.kept, self.vkey, self.sides)
+
+    @property
+    def on_postgres(self) -> bool:
+        return self._server is not None
 
     def close(self) -> None:
         """Drop what a server would keep."""
-        for url in self._templates.values():
+        for url in self._databases.values():
             assert self._server is not None
-            self._server.drop_database(url)
+            self._server.drop_database(make_url(url))
 
-    def _template(self, server: postgres.Server, moment: Moment) -> Any:
-        if moment not in self._templates:
-            url = server.create_database()
-            copy_ledger(f"sqlite:///{self.sides / f'{moment}.db'}", _shown(url), fold=fold)
-            self._templates[moment] = make_url(_shown(url))
-        return self._templates[moment]
+    def _on_postgres(self, server: postgres.Server, moment: Moment) -> str:
+        """The one database of this moment, as it was: to copy one for each attack would take half a second."""
+        if moment not in self._databases:
+            url: str = server.create_database().render_as_string(hide_password=False)
+            copy_ledger(f"sqlite:///{self._path(moment)}", url)
+            save(url)
+            self._databases[moment] = url
+        restore(self._databases[moment])
+        return self._databases[moment]
 
     def _build(self, requests: int) -> None:
         clock, kept = Clock(), SignerStore(self._folder / "signers", ORIGIN)
@@ -198,8 +216,3 @@ def tuned_run(run_id: str) -> list[NewEvent]:
     counts |= {"requests": 2, "accepted_after_retry": 1, "fallback_records": 1}
     say(RunCompleted(outcome="completed", counts=Counts(**counts)))
     return events
-
-
-def _shown(url: Any) -> str:
-    shown: str = url.render_as_string(hide_password=False)
-    return shown

@@ -38,6 +38,15 @@ def owner(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
+@contextmanager
+def unguarded(url: str) -> Iterator[Connection]:
+    """Be the owner, who drops the triggers that are there and puts them back behind him."""
+    with owner(url) as connection:
+        triggers = drop_triggers(connection)
+        yield connection
+        put_back(connection, triggers)
+
+
 def tamper(url: str, *statements: Statement) -> None:
     """Drop every trigger and run the statements, each of which must change something."""
     with owner(url) as connection:
@@ -68,6 +77,41 @@ def put_back(connection: Connection, triggers: list[str]) -> None:
     """Put back what ``drop_triggers`` dropped."""
     for made in triggers:
         connection.exec_driver_sql(made)
+
+
+# --- one Postgres database, put back as it was ---------------------------------------------
+
+_SAVED = "saved"
+_TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'"
+_VIEWS = "SELECT viewname::text, definition FROM pg_views WHERE schemaname = :schema"
+
+
+def save(url: str) -> None:
+    """Keep a copy of each table, trigger and view of a Postgres database in a schema beside it."""
+    with owner(url) as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {_SAVED}")
+        for (table,) in connection.execute(text(_TABLES)).all():
+            connection.exec_driver_sql(f"CREATE TABLE {_SAVED}.{table} AS TABLE public.{table}")
+        made = [("trigger", statement) for statement in drop_triggers(connection)]
+        for name, definition in connection.execute(text(_VIEWS), {"schema": "public"}).all():
+            made += [("view", f"DROP VIEW {name}"), ("view", f"CREATE VIEW {name} AS {definition}")]
+        connection.exec_driver_sql(f"CREATE TABLE {_SAVED}.made (kind text, statement text)")
+        connection.execute(
+            text(f"INSERT INTO {_SAVED}.made VALUES (:kind, :statement)"),
+            [{"kind": kind, "statement": statement} for kind, statement in made],
+        )
+
+
+def restore(url: str) -> None:
+    """Put the database back as it was when it was saved."""
+    with owner(url) as connection:
+        drop_triggers(connection)
+        for (table,) in connection.execute(text(_TABLES)).all():
+            connection.exec_driver_sql(f"DELETE FROM public.{table}")
+            connection.exec_driver_sql(f"INSERT INTO public.{table} SELECT * FROM {_SAVED}.{table}")
+        made = connection.execute(text(f"SELECT kind, statement FROM {_SAVED}.made")).all()
+        for _, statement in made:
+            connection.exec_driver_sql(statement)
 
 
 class Copies:
