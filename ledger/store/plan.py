@@ -7,8 +7,9 @@ cannot be appended fails alone: it leaves no trace in the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final, cast
 
 from ledger.events import EVENT_TYPES, LEDGER_RUN_ID, Event, NewEvent
 from ledger.integrity.merkle import Frontier
@@ -20,6 +21,10 @@ from ledger.store.records import Batch, Head, Known, Receipt, Rows, Stream, enco
 from ledger.upcast import upcast
 
 FIRST_TYPE: Final = "LedgerCreated"
+
+# What a named tuple's own constructor ends in, for each of many (see ``new_event``).
+_event: Final = cast("Callable[[tuple[Any, ...]], Event]", partial(tuple.__new__, Event))
+_receipt: Final = cast("Callable[[tuple[Any, ...]], Receipt]", partial(tuple.__new__, Receipt))
 
 
 class Planner:
@@ -135,8 +140,10 @@ class Planner:
             schema, payload = event.schema, event.payload
             if schema != EVENT_TYPES[type_].SCHEMA:
                 payload = upcast(type_, schema, payload)
-            stands = (position, event.event_id, type_, schema, run_id, run_version, request_id, request_version)
-            placed.append(Event(*stands, time, payload))
+            id_ = event.event_id
+            placed.append(
+                _event((position, id_, type_, schema, run_id, run_version, request_id, request_version, time, payload))
+            )
         return placed
 
     def _fold_all(self, placed: Sequence[Event]) -> list[RowChange]:
@@ -183,7 +190,7 @@ class Planner:
             completed = grow(leaf)
             if completed:
                 self.rows.nodes.extend(completed)
-            receipt = Receipt(position, event_id, run_version, request_version, time)
+            receipt = _receipt((position, event_id, run_version, request_version, time))
             receipts.append(receipt)
             planned[event_id] = (event, receipt)
         return receipts
