@@ -1,4 +1,4 @@
-"""Which files ``--out`` may not name: a ledger with what is kept beside it, an input, another output."""
+"""Which files ``--out`` may not name: a ledger, a signer's file, an input, another output."""
 
 from __future__ import annotations
 
@@ -30,6 +30,18 @@ def refuse_databases(out: str | Path) -> None:
     for database in _may_belong_to(out):
         if _is_database(database):
             raise OutputRefused(f"{out} belongs to the database {database}; give --out another file")
+
+
+def refuse_signers_files(out: str | Path) -> None:
+    """Raise ``OutputRefused`` where ``out`` lies in a signer's folder, of whatever ledger.
+
+    What it took the place of would be the key, or what was signed last. Links are followed.
+    """
+    from ledger.integrity.signer_store import COMING_KEY, KEY, VKEYS  # noqa: PLC0415 - cryptography takes a while
+
+    for place in Path(os.path.realpath(out)).parents:
+        if any((place / name).is_file() for name in (KEY, COMING_KEY, VKEYS)):
+            raise OutputRefused(f"{out} lies in the signer's folder {place}; give --out another file")
 
 
 def _may_belong_to(out: str | Path) -> Iterator[Path]:

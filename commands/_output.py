@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 import click
 import orjson
 
-from commands._out_files import refuse_databases
+from commands._out_files import refuse_databases, refuse_signers_files
 from ledger.render.safe import terminal
 
 if TYPE_CHECKING:
@@ -150,11 +150,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of ``path`` once all of it is on the disk; until then nothing changes.
 
     A device or a pipe is written to as it is. Raises ``OSError`` bearing the name that was given,
-    ``OutputRefused`` where it is a database or belongs to one.
+    ``OutputRefused`` where it is a database or belongs to one, or is a signer's.
     """
     target = Path(os.path.realpath(path))
     try:
         refuse_databases(path)
+        refuse_signers_files(path)
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             with target.open("wb") as direct:
                 yield direct

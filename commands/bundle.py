@@ -16,10 +16,9 @@ from commands._click import Command
 from commands._failures import OK, Refused
 from commands._ledger import find_run, open_for
 from commands._options import accept_clock_option, actor_option, option, run_argument
-from commands._out_files import refuse_databases
+from commands._out_files import refuse_databases, refuse_signers_files
 from commands._output import STDOUT, replacing, say
-from commands._session import session
-from commands._signing import code_after, open_to_append, signed, signer_for, signer_store
+from commands._signing import code_after, open_to_append, signed, signer_for
 from commands._who import who_runs
 from ledger.bundle.build import write_bundle
 from ledger.integrity.proof import covering_checkpoint
@@ -66,7 +65,7 @@ def bundle(ctx: click.Context, /, run: str, out: str | None, actor: str | None, 
     signer = signer_for(ctx, open_for(ctx, "read"))
     store = open_for(ctx, "read") if signer is None else open_to_append(ctx, "write", accept_clock=accept_clock)
     run_id = find_run(store, run)
-    target = _target(ctx, store, out, run_id)
+    target = _target(out, run_id)
     with contextlib.ExitStack() as files:
         if signer is None:
             made, note = _as_it_was_signed(store, run_id, files)
@@ -161,16 +160,14 @@ def _needs_key(why: str) -> Refused:
 # --- the file ------------------------------------------------------------------------------
 
 
-def _target(ctx: click.Context, store: Store, out: str | None, run_id: str) -> Path:
+def _target(out: str | None, run_id: str) -> Path:
     target = Path(f"audit-{run_id}.zip" if out is None else out)
     if out == STDOUT or (target.exists() and not target.is_file()):
         raise Refused(f"{target}: a bundle is written to a file")
     if not target.parent.is_dir():
         raise Refused(f"{target.parent}: there is no such folder")
     refuse_databases(target)
-    kept = signer_store(session(ctx), store.head().origin)
-    if kept is not None and kept.folder.resolve() in target.resolve().parents:
-        raise Refused(f"{target} lies in the signer's folder {kept.folder}; give --out another file")
+    refuse_signers_files(target)
     return target
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from commands._anchors import given_keys
@@ -11,13 +9,11 @@ from commands._click import Command
 from commands._failures import Refused
 from commands._ledger import open_for
 from commands._options import option, out_option
-from commands._out_files import OutputRefused, refuse_databases, refuse_shared
+from commands._out_files import refuse_databases, refuse_shared, refuse_signers_files
 from commands._output import write_data
-from commands._session import session
-from commands._signing import signer_for, signer_store
+from commands._signing import signer_for
 from commands.keys import no_key
 from ledger.integrity.note import MAX_NOTE_BYTES
-from ledger.store import Store
 
 
 @click.command(
@@ -59,8 +55,8 @@ def checkpoint(ctx: click.Context, /, out: str | None, adopt: str | None, vkeys:
     refuse_shared({"--adopt": adopt}, {"--out": out})
     if out is not None:
         refuse_databases(out)
+        refuse_signers_files(out)
     store = open_for(ctx, "write")
-    _refuse_signer_folder(ctx, store, out)
     signer = signer_for(ctx, store)
     if signer is None:
         raise Refused(no_key(ctx, store))
@@ -72,12 +68,3 @@ def checkpoint(ctx: click.Context, /, out: str | None, adopt: str | None, vkeys:
 def _read(name: str) -> bytes:
     with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
         return file.read(MAX_NOTE_BYTES + 1)
-
-
-def _refuse_signer_folder(ctx: click.Context, store: Store, out: str | None) -> None:
-    """An output among the signer's own files would take the place of the key or of what was signed."""
-    kept = signer_store(session(ctx), store.head().origin)
-    if out is None or kept is None:
-        return
-    if kept.folder.resolve() in Path(out).resolve().parents:
-        raise OutputRefused(f"{out} lies in the signer's folder {kept.folder}; give --out another file")

@@ -147,12 +147,17 @@ def test_a_place_where_no_bundle_can_be_is_refused_before_anything_is_appended(r
     assert size(recorded) == before
 
 
-def test_a_bundle_never_takes_the_place_of_the_signers_own_files(recorded: Program) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [("bundle", "r1"), ("report", "r1"), ("results", "r1"), ("prove", "1"), ("checkpoint",), ("verifier",)],
+    ids=lambda words: words[0],
+)
+def test_nothing_written_takes_the_place_of_the_signers_own_files(recorded: Program, command: tuple[str, ...]) -> None:
     (folder,) = (recorded.state / "replay-ledger").iterdir()
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     assert before
     for path, data in before.items():
-        ended = recorded("bundle", "r1", "--out", path)
+        ended = recorded(*command, "--out", path)
         assert ended.code == 2
         assert "signer's folder" in ended.err
         assert path.read_bytes() == data
