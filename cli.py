@@ -39,7 +39,11 @@ SECTIONS: Final = {
         "bundle": "commands.bundle:bundle",
         "bundle-check": "commands.bundle_check:bundle_check",
         "verifier": "commands.verifier:verifier",
+        "reproduce": "commands.reproduce:reproduce",
         "rebuild": "commands.rebuild:rebuild",
+    },
+    "Ask": {
+        "sql": "commands.sql:sql",
     },
     "Operate": {
         "redact": "commands.redact:redact",
