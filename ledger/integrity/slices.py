@@ -7,15 +7,14 @@ not whole row by row.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from ledger.events import AFTER_TERMINAL_TYPES, LEDGER_RUN_ID, TERMINAL_TYPES, Event
 from ledger.integrity.bulk import Off, Page, block_roots, check_page
 from ledger.integrity.merkle import FANOUT
+from ledger.projections.collector import paused_collector
 from ledger.projections.tally import Fold, Folding, Unusual
 from ledger.store import Store
 from ledger.store.records import EVENT_COLUMNS
@@ -25,7 +24,6 @@ FIRST_TYPE: Final = "LedgerCreated"
 REDACTION_TYPE: Final = "ContentRedacted"
 SPECIAL_TYPES: Final = frozenset({FIRST_TYPE, "KeyRotated", REDACTION_TYPE})
 
-# The pages that Python's collector of cycles would walk over and over hold none.
 _PAGE: Final = FANOUT
 _ROWS_SQL: Final = f"""
 SELECT {", ".join(f"e.{column}" for column in EVENT_COLUMNS)}, c.salt, c.encoding, c.body, r.event_position
@@ -73,7 +71,7 @@ def check_slice(store: Store, origin: str, first: int, last: int, key: bytes | N
     Raises ``LedgerError`` where they cannot be read.
     """
     reading = _Reading(origin, first, key)
-    with _without_collector():
+    with paused_collector():
         for at in range(first - 1, last, _PAGE):
             rows = list(store.rows(_ROWS_SQL, {"at": at, "end": min(at + _PAGE, last)}))
             if not reading.take(rows, min(_PAGE, last - at)):
@@ -144,14 +142,3 @@ class _Reading:
                 if type_ not in AFTER_TERMINAL_TYPES:
                     opened = type_ not in TERMINAL_TYPES
         self._runs[run_id] = RunSpan(first if known is None else known.first_version, versions[-1], opened)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -12,14 +12,12 @@ _HIGHEST: Final = 7
 """The level above which a node has more leaves than a position can number."""
 
 _BEYOND_SQL: Final = """
-WITH head AS (SELECT size FROM ledger_head WHERE id = 1)
-SELECT 'events', position FROM events, head WHERE position < 1 OR position > size
+SELECT position FROM {table} WHERE position < 1
 UNION ALL
-SELECT 'contents', position FROM contents, head WHERE position < 1 OR position > size
-UNION ALL
-SELECT 'redactions', position FROM redactions, head WHERE position < 1 OR position > size
-ORDER BY 2 LIMIT :limit
+SELECT position FROM {table} WHERE position > (SELECT size FROM ledger_head WHERE id = 1)
+ORDER BY 1 LIMIT :limit
 """
+_NUMBERED: Final = ("events", "contents", "redactions")
 _LEVELS_SQL: Final = """
 SELECT level, min(node_index), max(node_index), (SELECT max(size) FROM ledger_head) FROM tree_nodes GROUP BY level
 """
@@ -28,8 +26,9 @@ _HEADS_SQL: Final = "SELECT count(*) FROM ledger_head"
 
 def check_strays(store: Store, found: Findings) -> None:
     """Look for events, contents, redactions and nodes beyond the head, and for a second head."""
-    for table, position in store.rows(_BEYOND_SQL, {"limit": MAX_FINDINGS + 1}):
-        found.add(position, table, "inserted", "stands beyond the size that the head says")
+    for table in _NUMBERED:
+        for (position,) in store.rows(_BEYOND_SQL.format(table=table), {"limit": MAX_FINDINGS + 1}):
+            found.add(position, table, "inserted", "stands beyond the size that the head says")
     for level, first, last, size in store.rows(_LEVELS_SQL, {}):
         if not all(type(number) is int for number in (level, first, last, size)):
             found.add(None, "tree_nodes", "edited", "a level or an index that is no number")

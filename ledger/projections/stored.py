@@ -12,6 +12,7 @@ from sqlalchemy import Boolean
 from sqlmodel import SQLModel
 
 from ledger.projections import tables
+from ledger.projections.collector import paused_collector
 from ledger.projections.tally import (
     ACCEPTED,
     ANSWERED,
@@ -29,7 +30,7 @@ from ledger.projections.tally import (
 )
 from ledger.store import Store
 from ledger.store.changes import Change, columns_of
-from ledger.tables import PROJECTION_TABLES, ModelCallRow
+from ledger.tables import PROJECTION_TABLES, FailureRow, ModelCallRow, ReportRow, RequestRow
 
 _ROWS_AT_ONCE: Final = 256
 _TYPES: Final = frozenset({str, int, bool, type(None)})
@@ -48,21 +49,26 @@ def stored_total(store: Store, key: bytes, table: str) -> int:
     primary = [column.name for column in declared.primary_key]
     sql = f"SELECT {', '.join(names)} FROM {table} ORDER BY {', '.join(primary)}"  # noqa: S608 - our own names
     rows, total, last = store.rows(sql), 0, None
-    while page := list(islice(rows, _ROWS_AT_ONCE)):
-        if not _TYPES.issuperset(map(type, chain.from_iterable(page))):
-            raise Unusual
-        columns: Columns = dict(zip(names, zip(*page, strict=True), strict=True))
-        keys = list(zip(*map(columns.__getitem__, primary), strict=True))
-        try:
-            if not all(map(lt, keys, keys[1:])) or (last is not None and not last < keys[0]):
-                raise Unusual
-            for flag in flags:
-                columns[flag] = list(map(_FLAGS.__getitem__, columns[flag]))
-            total += sum_of(key, _PARTS[table](columns))
-        except (TypeError, ValueError, KeyError):  # values of a wrong type
-            raise Unusual from None
-        last = keys[-1]
+    with paused_collector():
+        while page := list(islice(rows, _ROWS_AT_ONCE)):
+            try:
+                columns = _columns(names, page)
+                keys = list(zip(*map(columns.__getitem__, primary), strict=True))
+                if not all(map(lt, keys, keys[1:])) or (last is not None and not last < keys[0]):
+                    raise Unusual
+                for flag in flags:
+                    columns[flag] = list(map(_FLAGS.__getitem__, columns[flag]))
+                total += sum_of(key, _PARTS[table](columns))
+            except (TypeError, ValueError, KeyError):  # values of a wrong type
+                raise Unusual from None
+            last = keys[-1]
     return total % MODULUS
+
+
+def _columns(names: Sequence[str], page: Sequence[tuple[Any, ...]]) -> Columns:
+    if not _TYPES.issuperset(map(type, chain.from_iterable(page))):
+        raise Unusual
+    return dict(zip(names, zip(*page, strict=True), strict=True))
 
 
 def _whole(kind: bytes, names: Sequence[str]) -> Callable[[Columns], Iterable[bytes]]:
@@ -148,3 +154,11 @@ _PARTS: Final[dict[str, Callable[[Columns], Iterable[bytes]]]] = {
     "reports": _whole(REPORT, columns_of(tables.ADD_REPORT)),
 }
 assert set(_PARTS) == set(PROJECTION_TABLES)
+# A column that no part has would be compared with nothing.
+assert {*columns_of(tables.ACCEPT_REQUEST), *_DECIDED_COLUMNS, "first_error"} == set(RequestRow.model_fields)
+assert all(
+    {*columns_of(tables.START_CALL), *written, *null} == set(ModelCallRow.model_fields)
+    for _, written, null in _CALL_STATES.values()
+)
+assert set(columns_of(tables.ADD_FAILURE)) == set(FailureRow.model_fields)
+assert set(columns_of(tables.ADD_REPORT)) == set(ReportRow.model_fields)

@@ -17,7 +17,7 @@ would need more, or another order, is ``Unusual``: whoever asked then compares r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -148,13 +148,14 @@ class Folding:
         """The next events, in order of position, payloads of their types' forms. Raises ``Unusual``."""
         fold, kinds, dumps = tables.fold, _KINDS, orjson.dumps
         parts: dict[str, list[bytes]] = {}
+        run_id, run = "", RunPart(restarted=False)
+        made: list[bytes] = []
         for event in events:
             changes = fold(event)
             if not changes:
                 continue
-            run_id = event.run_id
-            run, made = self._runs.get(run_id), parts.get(run_id)
-            if run is None or made is None:
+            if event.run_id != run_id:
+                run_id = event.run_id
                 run, made = self._runs.setdefault(run_id, RunPart(restarted=False)), parts.setdefault(run_id, [])
             for change, values in changes:
                 kind = kinds.get(id(change))
@@ -162,8 +163,8 @@ class Folding:
                     made.append(kind + dumps(values))
                 else:
                     run = self._apply(run, event, change, values, made)
-        for run_id, made in parts.items():
-            self._runs[run_id].total += sum_of(self._key, made)
+        for name, each in parts.items():
+            self._runs[name].total += sum_of(self._key, each)
 
     def done(self) -> Fold:
         """What they make of the tables."""
@@ -171,19 +172,18 @@ class Folding:
 
     def _apply(self, run: RunPart, event: Event, change: Change, values: tuple[Any, ...], made: list[bytes]) -> RunPart:
         """A change that is more than a part; give the run that later changes belong to."""
-        if change is tables.ADD_REPORT:
+        action = _ACTIONS.get(id(change))
+        if action is not None:
+            if run.end is not None and run.end.position != event.position:
+                raise Unusual
+            action(run, event, values, made)
+        elif change is tables.ADD_REPORT:
             self._total += sum_of(self._key, [part(REPORT, values)])
         elif change is tables.CLEAR_RUN[0]:
             made.clear()
             return self._clear(event.run_id)
         elif change not in tables.CLEAR_RUN:  # the rest of which clears other tables of the same run
-            if run.end is not None and run.end.position != event.position:
-                raise Unusual
-            kind = _KINDS.get(id(change))
-            if kind is not None:
-                made.append(part(kind, values))
-            else:
-                made += _ACTIONS[id(change)](run, event, values)
+            raise Unusual
         return run
 
     def _clear(self, run_id: str) -> RunPart:
@@ -196,63 +196,60 @@ class Folding:
 
 # --- what each change of the fold makes ----------------------------------------------------
 
-Action = Callable[[RunPart, Event, tuple[Any, ...]], Sequence[bytes]]
+Action = Callable[[RunPart, Event, tuple[Any, ...], list[bytes]], None]
 
 
-def _accept(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+def _accept(run: RunPart, event: Event, values: tuple[Any, ...], made: list[bytes]) -> None:
     run.counted["accepted"] += 1
     if event.request_version != 1:
         request_id = str(event.request_id)
         if request_id in run.errors:  # noted when there was no row to note them in
             raise Unusual
         run.accepted_again.append(request_id)
-    return (part(ACCEPTED, values),)
+    made.append(part(ACCEPTED, values))
 
 
-def _accept_output(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+def _accept_output(run: RunPart, event: Event, values: tuple[Any, ...], made: list[bytes]) -> None:
     run.counted[values[0]] += 1
     if event.request_version != _CLEAN_VERSION or event.request_id in run.errors:
         errors = run.errors_of(str(event.request_id))
         if errors.decided:
             raise Unusual
         errors.decided = True
-    return (part(DECIDED, values),)
+    made.append(part(DECIDED, values))
 
 
 _FIRST_ERROR_AT: Final = len(tables.APPLY_FALLBACK.sets)
 
 
-def _apply_fallback(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+def _apply_fallback(run: RunPart, event: Event, values: tuple[Any, ...], made: list[bytes]) -> None:
     run.counted["fallback_records"] += 1
     errors = run.errors_of(str(event.request_id))
     errors.note(values[_FIRST_ERROR_AT])
     errors.decided = True
-    return (part(DECIDED, values[:_FIRST_ERROR_AT] + values[_FIRST_ERROR_AT + 1 :]),)
+    made.append(part(DECIDED, values[:_FIRST_ERROR_AT] + values[_FIRST_ERROR_AT + 1 :]))
 
 
-def _note_error(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+def _note_error(run: RunPart, event: Event, values: tuple[Any, ...], made: list[bytes]) -> None:
     run.errors_of(str(event.request_id)).note(values[0])
-    return ()
 
 
-def _note_unknown(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+def _note_unknown(run: RunPart, event: Event, values: tuple[Any, ...], made: list[bytes]) -> None:
     run.errors_of(str(event.request_id)).note(values[0], unknown=True)
-    return ()
 
 
-def _add_failure(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+def _add_failure(run: RunPart, event: Event, values: tuple[Any, ...], made: list[bytes]) -> None:
     refused = _REFUSED.get(event.type)
     if refused is not None:
         run.counted[refused] += 1
-    return (part(FAILURE, values),)
+    made.append(part(FAILURE, values))
 
 
 def _change_run(change: Change) -> Action:
     names = (*change.sets, *change.key)
 
-    def action(run: RunPart, _: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+    def action(run: RunPart, _event: Event, values: tuple[Any, ...], _made: list[bytes]) -> None:
         run.columns.update(zip(names, values, strict=True))
-        return ()
 
     return action
 
@@ -260,9 +257,9 @@ def _change_run(change: Change) -> Action:
 def _end_run(change: Change) -> Action:
     changed = _change_run(change)
 
-    def action(run: RunPart, event: Event, values: tuple[Any, ...]) -> Sequence[bytes]:
+    def action(run: RunPart, event: Event, values: tuple[Any, ...], made: list[bytes]) -> None:
         run.end = End(event.position, event.payload.get("counts"))
-        return changed(run, event, values)
+        changed(run, event, values, made)
 
     return action
 
@@ -274,7 +271,13 @@ _KINDS: Final = {
 }
 """Changes that are a part and nothing more."""
 
+
+def _as_part(kind: bytes) -> Action:
+    return lambda _run, _event, values, made: made.append(part(kind, values))
+
+
 _ACTIONS: Final[dict[int, Action]] = {
+    **{change: _as_part(kind) for change, kind in _KINDS.items()},
     id(tables.START_RUN): _change_run(tables.START_RUN),
     id(tables.FINISH_INTAKE): _change_run(tables.FINISH_INTAKE),
     id(tables.END_RUN): _end_run(tables.END_RUN),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -125,12 +127,31 @@ def test_any_mutation_gets_the_same_verdict_quickly_and_slowly(
 
 
 def dump(database: sqlite3.Connection) -> list[Any]:
+    database.text_factory = bytes  # text may have become something else
     return [database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in COLUMNS]
 
 
 def test_slices_joined_in_order_give_what_one_gives(original: Path, small_slices: None) -> None:
     for jobs in (1, 2):
         assert judged(f"sqlite:///{original}", jobs=jobs).findings == ()
+
+
+def test_slices_are_shared_among_processes_on_either_database(url: str, small_slices: None) -> None:
+    """The processes open the ledger by themselves."""
+    assert judged(url, jobs=2).findings == ()
+    tamper(url, "UPDATE contents SET body = 'x' WHERE position = 270")
+    assert places(list(judged(url, jobs=2).findings)) == {(270, "content", "edited")}
+
+
+def test_a_process_that_is_killed_leaves_its_slices_to_the_others(
+    original: Path, small_slices: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_check", _die)
+    assert judged(f"sqlite:///{original}", jobs=2).findings == ()
+
+
+def _die(_first: int, _last: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
