@@ -124,7 +124,7 @@ def _check_leaves(record: Any, origin: str) -> None:
     # The template gives canonical JSON so long as no string needs escapes; that no value of another type
     # looks alike once written out is seen to by the types of the columns. Types and times are known texts,
     # and digests are compared with computed ones.
-    ids = "".join({*record.run_id, *record.request_id} - {None}) + "".join(record.event_id)
+    ids = origin + "".join({*record.run_id, *record.request_id} - {None}) + "".join(record.event_id)
     if not (ids.isascii() and ids.isprintable()) or '"' in ids or "\\" in ids:
         raise Off
     computed = [sha256(b"\x00" + envelope.encode()).digest() for envelope in _envelopes(record, origin)]

@@ -8,7 +8,6 @@ not whole row by row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from ledger.events import AFTER_TERMINAL_TYPES, LEDGER_RUN_ID, TERMINAL_TYPES, Event
@@ -122,23 +121,24 @@ class _Reading:
         self._first_time, self._last_time = self._first_time or page.times[0], page.times[-1]
         if (self._next == 1) != (page.types[0] == FIRST_TYPE) or FIRST_TYPE in page.types[1:]:
             raise Off
-        for run_id in set(page.run_ids):
-            of_run = list(map(run_id.__eq__, page.run_ids))
-            self._follow_run(run_id, list(compress(page.run_versions, of_run)), list(compress(page.types, of_run)))
+        if page.run_ids.count(page.run_ids[0]) == len(page.run_ids):
+            self._follow_run(page.run_ids[0], list(page.run_versions), page.types)
+        else:
+            for run_id, version, type_ in zip(page.run_ids, page.run_versions, page.types, strict=True):
+                self._follow_run(run_id, [version], (type_,))
         if not SPECIAL_TYPES.isdisjoint(page.types):
             special = [event for event in page.events() if event.type in SPECIAL_TYPES]
             if any(event.run_id != LEDGER_RUN_ID for event in special):
                 raise Off
             self._events += special
 
-    def _follow_run(self, run_id: str, versions: list[int], types: list[str]) -> None:
+    def _follow_run(self, run_id: str, versions: list[int], types: Sequence[str]) -> None:
         known = self._runs.get(run_id)
         first = versions[0] if known is None else known.last_version + 1
         if versions != list(range(first, first + len(versions))):
             raise Off
         opened = None if known is None else known.open
         if run_id != LEDGER_RUN_ID:
-            for type_ in types if len(types) < FANOUT or not TERMINAL_TYPES.isdisjoint(types) else types[-1:]:
-                if type_ not in AFTER_TERMINAL_TYPES:
-                    opened = type_ not in TERMINAL_TYPES
+            telling = next((type_ for type_ in reversed(types) if type_ not in AFTER_TERMINAL_TYPES), None)
+            opened = opened if telling is None else telling not in TERMINAL_TYPES
         self._runs[run_id] = RunSpan(first if known is None else known.first_version, versions[-1], opened)

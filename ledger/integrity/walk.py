@@ -77,7 +77,6 @@ class Walk:
         self._versions: dict[str, int] = {}
         self.versions_doubtful = False
         self.events = 0
-        self.checkpoints = 0
         self.forked: set[int] = set()
         self.roots: dict[int, bytes] = {}
         self.last_position = 0
@@ -140,7 +139,6 @@ class Walk:
                 self._check_later_redaction(event_position, position)
         for size, *_ in self._checkpoints.upto(math.inf):
             if size > self._size_after:
-                self.checkpoints += 1
                 self._found.add(size, "checkpoints", "rolled back", "the ledger is shorter than this checkpoint")
         self._check_head()
 
@@ -256,7 +254,6 @@ class Walk:
         if self._checkpoints.key > position:
             return
         for size, signed_root, note in self._checkpoints.upto(position):
-            self.checkpoints += 1
             if size != self._frontier.size or signed_root != self._frontier.root():
                 self.forked.add(size)
                 if self._gapless:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 
 from ledger.events import EVENT_TYPES, NewEvent
 from ledger.integrity import derived, pool, slices, verify
-from ledger.integrity.bulk import Off, check_page
+from ledger.integrity.bulk import Off, _envelopes, check_page
 from ledger.integrity.canonical import CanonicalError, encode_payload
 from ledger.integrity.shapes import conform
 from ledger.integrity.slices import check_slice
@@ -29,6 +30,7 @@ from ledger.projections.tables import fold
 from ledger.projections.tally import KEY_BYTES, Tally, Unusual
 from ledger.store import Store, open_store
 from ledger.store.errors import LedgerError
+from ledger.store.records import Record
 from ledger.tables import PROJECTION_TABLES
 from tests.ledger.integrity.judging import judged, places
 from tests.ledger.integrity.small import ORIGIN, build, clean_run, opened
@@ -205,6 +207,17 @@ def test_a_value_that_looks_alike_when_written_out_is_not_taken_for_another(tmp_
             changed[row][at] = value
             with pytest.raises(Off):
                 check_page(list(map(tuple, changed)), 1, ORIGIN)
+
+
+def test_an_origin_that_would_need_escapes_is_not_hashed_by_a_template(tmp_path: Path) -> None:
+    with opened(f"sqlite:///{tmp_path / 'l.db'}", "create") as store:
+        rows = list(store.rows(slices._ROWS_SQL, {"at": 0, "end": 1}))
+    for origin in ('a"b', "a\\b", "a\nb", "é"):
+        (row,) = rows
+        (envelope,) = _envelopes(Record._make([[value] for value in row]), origin)
+        leaf = hashlib.sha256(b"\x00" + envelope.encode()).digest()
+        with pytest.raises(Off):
+            check_page([(*row[:12], leaf, *row[13:])], 1, origin)
 
 
 # --- payloads ------------------------------------------------------------------------------
