@@ -15,7 +15,8 @@ from ledger.store.place import parse
 def ask(url: str, question: Question, *, role: str | None = None) -> Iterator[Answer]:
     """Ask; the answer's rows may be read within the block.
 
-    ``role``: on Postgres, the role whose rights are used, which the URL's user must be a member of.
+    ``role``: on Postgres, the role whose rights are used, which the URL's user must be a member of. None takes
+    ``replay_ledger_auditor`` where there is one that may read this ledger and the user may become it.
 
     Raises ``BadQuery`` (also while rows are read), ``QueryTimeout``, and what ``open_store`` raises where there is no
     ledger to ask.

@@ -24,8 +24,12 @@ from psycopg.types.string import TextLoader
 from ledger.query.answer import Answer, Budget, Question, Row
 from ledger.query.errors import BadQuery, QueryTimeout, bad_query
 from ledger.query.text import Token, parameters
+from ledger.store.grants import Roles
 from ledger.store.place import Place
 from ledger.store.postgres_session import Connection, make_engine, own_connection, translated
+
+AUDITOR: Final = Roles().auditor
+"""Where no role is named, this one's rights are used, if it may read the ledger and the user may become it."""
 
 _ROWS: Final = 64
 """Rows fetched at once: of the largest replies, some ten megabytes."""
@@ -38,6 +42,16 @@ _SETTINGS: Final = """
 SET LOCAL standard_conforming_strings = on; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = {};
 SET LOCAL idle_in_transaction_session_timeout = '{}s'; SET LOCAL bytea_output = 'hex'; SET LOCAL extra_float_digits = 1;
 SET LOCAL intervalstyle = 'iso_8601'
+"""
+# Another role has another "$user"; the ledger is found where it was.
+_PIN_SCHEMAS: Final = """
+SELECT set_config('search_path', string_agg(quote_ident(name), ', ' ORDER BY place), true)
+FROM unnest(current_schemas(false)) WITH ORDINALITY AS found (name, place)
+"""
+_AUDITOR_SQL: Final = """
+SELECT 1 FROM pg_catalog.pg_roles
+WHERE rolname = %(auditor)s AND pg_has_role(oid, '{}')
+  AND has_schema_privilege(oid, current_schema(), 'USAGE') AND has_table_privilege(oid, 'events', 'SELECT')
 """
 _VOLATILE_SQL: Final = "SELECT DISTINCT proname FROM pg_catalog.pg_proc WHERE proname = ANY(%s) AND provolatile = 'v'"
 # Volatile, as they give something else each time, or ask how large a table is; none does anything.
@@ -104,8 +118,11 @@ class _Asking:
         """Begin the transaction. Raises ``BadQuery`` for a role that cannot be taken and functions that do things."""
         execute = self._connection.execute
         execute("BEGIN READ ONLY")
+        execute(_PIN_SCHEMAS)
         if role is not None:
             self._take(role)
+        elif execute(_AUDITOR_SQL.format(self._membership), {"auditor": AUDITOR}).fetchone():
+            self._take(AUDITOR)
         execute(composed.SQL(_SETTINGS).format(self._budget.milliseconds, composed.SQL(str(_IDLE_S))))
         names = list({token.value for token in self._lowered()})
         found = {row[0] for row in execute(_VOLATILE_SQL, (names,)).fetchall()} - _HARMLESS
@@ -113,6 +130,10 @@ class _Asking:
             if token.value in found:
                 message = f"refused, as it may do more than read: the function {token.value}"
                 raise bad_query(message, self._question.sql, token.begin)
+
+    @property
+    def _membership(self) -> str:
+        return "SET" if self._connection.info.server_version >= 160_000 else "MEMBER"
 
     def _take(self, role: str) -> None:
         try:

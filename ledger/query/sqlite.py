@@ -88,8 +88,12 @@ class _Asking:
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action in _READS or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in self._functions):
             return sqlite3.SQLITE_OK
-        name = f"the function {second}" if action == sqlite3.SQLITE_FUNCTION else _ACTIONS.get(action, "that")
-        self._refused = f"{name} {first}" if action == sqlite3.SQLITE_PRAGMA else name
+        if action == sqlite3.SQLITE_FUNCTION:
+            self._refused = f"the function {second}"
+        elif first == "sqlite_master":  # touched where a virtual table is made: pragma_table_info() and its like
+            self._refused = "a virtual table"
+        else:
+            self._refused = _ACTIONS.get(action, "that")
         return sqlite3.SQLITE_DENY
 
     def _look(self) -> int:
