@@ -178,23 +178,29 @@ def _upcast(type_: str, schema: int, payload: dict[str, Any], raw: bytes) -> dic
 
 
 def _check_contents(record: Any) -> None:
+    if record.encoding.count("utf-8") == len(record.encoding) == record.redacted_by.count(None):
+        contents = [body.encode() for body in record.body]
+        _check_commitments(record.content_commitment, record.salt, contents)
+        if True in [b"\0" in content for content in contents]:
+            raise Off
+        return
     for position, committed, salt, encoding, body, erased in zip(
         *(record.position, record.content_commitment, record.salt, record.encoding, record.body, record.redacted_by),
         strict=True,
     ):
-        if encoding == "utf-8":
-            content = body.encode()
-            if b"\0" in content:
-                raise Off
-        elif encoding is None:
+        if encoding is None:
             _check_absence(committed, salt, body, erased)
             continue
-        else:
-            content = decode_content(position, encoding, body)
-            if encode_content(content) != (encoding, body):
-                raise Off
-        if erased is not None or sha256(b"\x02" + salt + content).hexdigest() != committed or len(salt) != SALT_BYTES:
+        content = decode_content(position, encoding, body)
+        if encode_content(content) != (encoding, body) or erased is not None:
             raise Off
+        _check_commitments([committed], [salt], [content])
+
+
+def _check_commitments(commitments: Sequence[Any], salts: Sequence[Any], contents: Sequence[bytes]) -> None:
+    computed = [sha256(b"\x02" + salt + content).hexdigest() for salt, content in zip(salts, contents, strict=True)]
+    if computed != list(commitments) or set(map(len, salts)) != {SALT_BYTES}:
+        raise Off
 
 
 def _check_absence(committed: Any, salt: Any, body: Any, erased: Any) -> None:
