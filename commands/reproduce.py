@@ -237,7 +237,7 @@ def _left_out(shown: Counter[str]) -> Iterator[str]:
 
 
 def _case(case: dict[str, Any]) -> str:
-    where = f"{case['request_id'] or 'a line'}: event {case['position']}, {case['event']} ({case['kind']})"
+    where = f"{case['request_id'] or 'no request'}: event {case['position']}, {case['event']} ({case['kind']})"
     if case["kind"] == "undecided":
         from runner.reproduce import REASONS  # noqa: PLC0415 - the runner takes a second to import
 

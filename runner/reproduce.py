@@ -33,7 +33,6 @@ from runner.guard_again import LineTerms, line_again
 from runner.leakage import LEAK_RULES_VERSION, scan_body
 from runner.prompts import check_options
 from runner.recorded_requests import Asked, Stops, erased, line_pages, request_pages, with_contents
-from runner.recorded_run import run_state
 from runner.requests import RunIdentity
 from runner.settings import RunSettings
 from runner.variants import UnknownVariant, Variant, variant_for
@@ -60,7 +59,7 @@ class Case:
     """One thing to list: a difference, or what stands in a comparison's way.
 
     ``kind`` is a ``decide_again.Kind``, or ``undecided`` (``reason`` is one of ``REASONS``), or
-    ``unreadable`` (``reason`` is in words). ``request_id`` is null for a line that has none.
+    ``unreadable`` (``reason`` is in words). ``request_id`` is null for what belongs to no request.
     """
 
     run_id: str
@@ -94,6 +93,7 @@ class Tally:
 
     run_id: str
     state: str
+    """``running``, ``completed``, ``auth_error``, ``blocked``, ``abandoned``; ``unreadable`` where its end is."""
     requests: int = 0
     reproduced: int = 0
     differing: int = 0
@@ -173,14 +173,20 @@ class Reproduction:
         self._guard = guard
         self._progress = progress or (lambda _: None)
         self._started = _read_start(store, self._of)
-        self.tally = Tally(run_id, run_state(store, run_id) or "running")
+        end = _read_at(store, self._of, self._of.last)
+        self._unread = [
+            event for event in (_read_at(store, self._of, self._of.first), end) if isinstance(event, Unreadable)
+        ]
+        self.tally = Tally(run_id, _state(end))
         self.tally.leak_rules_version = self._started.leak_rules_version
         if contract is not None:
             self.tally.what_if = Counter()
 
     def cases(self) -> Iterator[Case]:
         """What would be otherwise and what cannot be told, in the order of the requests; read once."""
-        stops = Stops(self._store, self._of)
+        run_id, stops = self.tally.run_id, Stops(self._store, self._of)
+        for event in self._unread:
+            yield from self._counted([Case(run_id, None, event.position, event.type, "unreadable", event.reason)])
         for page in request_pages(self._store, self._of):
             for asked in with_contents(self._store, page):
                 yield from self._counted(self._request(asked, stops))
@@ -325,8 +331,23 @@ class _Start:
     lines: LineTerms | None = None
 
 
+def _read_at(store: Store, of: Pass, position: int) -> Event | Unreadable | None:
+    """The run's event at that position; None where it is another run's."""
+    return next(checked(store.events(of.run_id, after=position - 1, upto=position)), None)
+
+
+def _state(end: Event | Unreadable | None) -> str:
+    """By the last event of the pass and no table: what is appended while this reads does not count."""
+    if isinstance(end, Event) and end.type == "RunCompleted":
+        return str(end.payload["outcome"])
+    return _ENDS.get(end.type, "running") if end is not None and end.request_id is None else "running"
+
+
+_ENDS: Final = {"RunCompleted": "unreadable", "RunBlocked": "blocked", "RunAbandoned": "abandoned"}
+
+
 def _read_start(store: Store, of: Pass) -> _Start:
-    started = next(checked(store.events(of.run_id, after=of.first - 1, upto=of.first)), None)
+    started = _read_at(store, of, of.first)
     if not isinstance(started, Event):
         return _Start("start")
     payload, content = started.payload, store.content(of.first)

@@ -92,7 +92,7 @@ def test_the_shell_is_told_how_to_complete(program: Program) -> None:
         env={"_REPLAY_LEDGER_COMPLETE": "bash_complete", "COMP_WORDS": "replay-ledger re", "COMP_CWORD": "1"}
     )
     offered = {line.split(",")[1] for line in words.text.splitlines()}
-    assert offered == {"resume", "results", "report", "rebuild", "redact", "report-check", "retention"}
+    assert offered == {"resume", "results", "report", "rebuild", "redact", "report-check", "reproduce", "retention"}
 
 
 @pytest.mark.parametrize("words", [("no-such-verb",), ("report",), ("report", "latest", "--no-such-option")])

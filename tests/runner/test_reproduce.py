@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ledger import open_ledger
 from ledger.events import Event, NewEvent
+from ledger.integrity.canonical import encode_payload
 from ledger.integrity.holds import By
 from ledger.integrity.redact import Target, redact
 from ledger.store import Store
@@ -305,6 +306,47 @@ async def test_an_event_that_cannot_be_read_is_no_agreement(ledger_url: str, mon
         ("INC-2", "unreadable", "OutputAccepted"),
     ]
     assert (tally.verdict, tally.unreadable_requests) == ("different", 2)
+
+
+@pytest.mark.parametrize("event_type", ["RunStarted", "RunCompleted"])
+async def test_a_start_or_an_end_that_cannot_be_read_is_no_agreement_either(
+    ledger_url: str, event_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger.store import read
+
+    await play(ledger_url, [a_request(1)], completion())
+    monkeypatch.delitem(read._PRESENT, event_type)
+    cases, tally = told(ledger_url)
+    assert where(cases)[0] == (None, event_type, "unreadable")
+    assert tally.verdict == "different"
+
+
+async def test_what_is_appended_while_it_reads_does_not_count(ledger_url: str) -> None:
+    await play(ledger_url, [a_request(n) for n in range(1, 41)], refusal(503, NO_DELAY), max_attempts=1)
+    with open_ledger(ledger_url, "write") as store:
+        run = Reproduction(store, "played")
+        abandon_run(store, "played", reason="superseded", actor="tester")
+        assert list(run.cases()) == []
+        assert (run.tally.state, run.tally.verdict) == ("running", "incomplete")
+
+
+async def test_a_run_that_ended_over_an_undecided_request_is_told(ledger_url: str) -> None:
+    """As a program would that lost sight of one: today's does not end a run so."""
+    played = await play(ledger_url, [a_request(1), a_request(2)], completion())
+    last = played.of("OutputAccepted")[-1]
+    with open_ledger("sqlite://", "create") as store:
+        told_again = [
+            NewEvent(
+                e.event_id, e.type, e.schema, e.run_id, e.request_id, e.payload, encode_payload(e.payload), content
+            )
+            for e in played.events
+            if e.position != last.position
+            for content in [played.contents.get(e.position)]
+        ]
+        store.append(told_again)
+        cases, tally = told_by(store)
+        assert where(cases) == [("INC-2", "ModelCalled", "story")]
+        assert tally.verdict == "different"
 
 
 # --- the lines -----------------------------------------------------------------------------
