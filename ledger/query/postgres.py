@@ -112,6 +112,7 @@ class _Asking:
     def __init__(self, connection: Connection, place: Place, question: Question, tokens: list[Token]) -> None:
         self._connection, self._place, self._question, self._tokens = connection, place, question, tokens
         self._budget = Budget(question.seconds)
+        self._cancelled = False
         self._text, self._moved = _numbered(question.sql, tokens)
 
     def prepare(self, role: str | None) -> None:
@@ -185,7 +186,7 @@ class _Asking:
                 yield
         except psycopg.Error as error:
             state = error.sqlstate or ""
-            if state == _TOOK_TOO_LONG and self._budget.is_empty:
+            if state == _TOOK_TOO_LONG and (self._cancelled or self._budget.is_empty):
                 raise QueryTimeout(self._question.seconds) from None
             if not state or state.startswith(_NOT_THE_QUESTION) or state == _NO_RIGHT:
                 raise
@@ -204,6 +205,7 @@ class _Asking:
             timer.join()
 
     def _cancel(self) -> None:
+        self._cancelled = True
         with suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=5)
 

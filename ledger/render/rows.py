@@ -107,9 +107,8 @@ def _object(columns: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
 def _json_value(value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, float | Decimal) and not math.isfinite(value):
-        return _json_text(_plain(value))
-    return _json_text(_plain(value)) if isinstance(value, str | bytes) else _plain(value)
+    is_text = isinstance(value, str | bytes) or not _is_finite(value)
+    return _json_text(_plain(value)) if is_text else _plain(value)
 
 
 def _json_text(text: str) -> str:
@@ -124,6 +123,15 @@ def _plain(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, float | Decimal) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "-Infinity" if value < 0 else "Infinity"
+    if not _is_finite(value):
+        return "NaN" if _is_nan(value) else "-Infinity" if value < 0 else "Infinity"
     return format(value, "f") if isinstance(value, Decimal) else repr(value)
+
+
+def _is_finite(value: Any) -> bool:
+    # Decimals by their own word: as floats they may be too large.
+    return value.is_finite() if isinstance(value, Decimal) else not isinstance(value, float) or math.isfinite(value)
+
+
+def _is_nan(value: float | Decimal) -> bool:
+    return value.is_nan() if isinstance(value, Decimal) else math.isnan(value)
