@@ -61,7 +61,7 @@ def cases(attack: Attack) -> Iterator[Case]:
 
 
 def happened(scene: Scene, case: Case, *, unguarded: bool = False, sparing: bool = False) -> Came:
-    """Do it to a copy, and verify. ``sparing``: where all anchors lead to the same, one verdict stands for three."""
+    """Do it to a copy, and verify. ``sparing``: of anchors that are to lead to the same, one stands for the others."""
     with scene.target(case.attack.moment) as target:
         before = dump(target.url) if case.expected is None else None
         triggers = _attack(target, case)
@@ -71,9 +71,10 @@ def happened(scene: Scene, case: Case, *, unguarded: bool = False, sparing: bool
                 put_back(connection, triggers)
         if before is not None and dump(target.url) == before:
             return Came([], seen)
-        if sparing and len(set(case.expected or ANCHORS)) == 1:
-            return Came(target.judged("store") * len(ANCHORS), seen)
-        return Came(target.judged(*ANCHORS), seen)
+        outcomes = case.expected if sparing and case.expected is not None else ANCHORS
+        first = {outcome: anchor for anchor, outcome in reversed(list(zip(ANCHORS, outcomes, strict=True)))}
+        verdicts = dict(zip(first, target.judged(*first.values()), strict=True))
+        return Came([verdicts[outcome] for outcome in outcomes], seen)
 
 
 def _attack(target: Target, case: Case) -> list[str]:

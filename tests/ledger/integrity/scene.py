@@ -32,10 +32,10 @@ from ledger.store import Store, open_store
 from tests import stories
 from tests.harness import postgres
 from tests.ledger.integrity.small import ORIGIN, clean_run, redaction
-from tests.ledger.integrity.tampering import restore, save
+from tests.ledger.integrity.tampering import drop_triggers, owner, restore, save
 from tests.ledger.store.making import Clock
 
-Moment = Literal["older", "covered", "grown", "other"]
+Moment = Literal["older", "covered", "grown", "other", "bare"]
 By = Literal["none", "store", "kept"]
 """The anchor: none, the signer's store, a checkpoint kept elsewhere since before."""
 
@@ -101,7 +101,7 @@ class Scene:
     """The ledgers, made once; ``target`` gives a copy of one."""
 
     def __init__(self, folder: Path, requests: int = REQUESTS) -> None:
-        self._folder, self._made = folder, 0
+        self._folder = folder
         self.sides = folder / "sides"
         self.sides.mkdir()
         self._build(requests)
@@ -118,17 +118,25 @@ class Scene:
 
     @contextmanager
     def target(self, moment: Moment) -> Iterator[Target]:
-        """A copy of its own, with a signer's store of its own."""
-        self._made += 1
-        signers = self._folder / f"signers-{self._made}"
+        """The ledger as it was, to be tampered with, and a signer's store beside it; one at a time."""
+        signers = self._folder / "copied-signers"
+        shutil.rmtree(signers, ignore_errors=True)
         shutil.copytree(self._folder / "signers", signers)
-        if self._server is not None:
-            url = self._on_postgres(self._server, moment)
-        else:
-            path = self._folder / f"copy-{self._made}.db"
-            shutil.copyfile(self._path(moment), path)
-            url = f"sqlite:///{path}"
+        url = self._on_file(moment) if self._server is None else self._on_postgres(self._server, moment)
         yield Target(url, signers, self.kept, self.vkey, self.sides)
+
+    def bare(self) -> Target:
+        """The covered ledger without triggers, and the one signer's store: to be changed a thousand times."""
+        if self._server is not None:
+            url = self._on_postgres(self._server, "covered", guarded=False)
+        else:
+            without = self._path("bare")
+            if not without.exists():
+                shutil.copyfile(self._path("covered"), without)
+                with owner(f"sqlite:///{without}") as connection:
+                    drop_triggers(connection)
+            url = self._on_file("bare")
+        return Target(url, self._folder / "signers", self.kept, self.vkey, self.sides)
 
     @property
     def on_postgres(self) -> bool:
@@ -140,14 +148,21 @@ class Scene:
             assert self._server is not None
             self._server.drop_database(make_url(url))
 
-    def _on_postgres(self, server: postgres.Server, moment: Moment) -> str:
+    def _on_file(self, moment: Moment) -> str:
+        path = self._folder / "copy.db"
+        for part in ("-wal", "-shm", ""):
+            path.with_name(path.name + part).unlink(missing_ok=True)
+        shutil.copyfile(self._path(moment), path)
+        return f"sqlite:///{path}"
+
+    def _on_postgres(self, server: postgres.Server, moment: Moment, *, guarded: bool = True) -> str:
         """The one database of this moment, as it was: to copy one for each attack would take half a second."""
         if moment not in self._databases:
             url: str = server.create_database().render_as_string(hide_password=False)
             copy_ledger(f"sqlite:///{self._path(moment)}", url)
             save(url)
             self._databases[moment] = url
-        restore(self._databases[moment])
+        restore(self._databases[moment], guarded=guarded)
         return self._databases[moment]
 
     def _build(self, requests: int) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.engine import make_url
 
 from tests.harness import postgres
@@ -28,14 +29,16 @@ _TRIGGERS = {
 @contextmanager
 def owner(url: str) -> Iterator[Connection]:
     """Be who owns the database, in one transaction."""
-    engine = create_engine(url)
-    try:
-        with engine.begin() as connection:
-            if connection.dialect.name == "sqlite":  # what is tampered with need not outlive a power cut
-                connection.exec_driver_sql("PRAGMA synchronous = OFF")
-            yield connection
-    finally:
-        engine.dispose()
+    with _engine(url).begin() as connection:
+        if connection.dialect.name == "sqlite":  # what is tampered with need not outlive a power cut
+            connection.exec_driver_sql("PRAGMA synchronous = OFF")
+        yield connection
+
+
+@lru_cache(maxsize=16)
+def _engine(url: str) -> Engine:
+    """One for each database, as it keeps what it has compiled; it keeps no connection."""
+    return create_engine(url, poolclass=NullPool)
 
 
 @contextmanager
@@ -83,7 +86,7 @@ def put_back(connection: Connection, triggers: list[str]) -> None:
 
 _SAVED = "saved"
 _TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'"
-_VIEWS = "SELECT viewname::text, definition FROM pg_views WHERE schemaname = :schema"
+_VIEWS = "SELECT viewname::text, definition FROM pg_views WHERE schemaname = 'public'"
 
 
 def save(url: str) -> None:
@@ -92,26 +95,24 @@ def save(url: str) -> None:
         connection.exec_driver_sql(f"CREATE SCHEMA {_SAVED}")
         for (table,) in connection.execute(text(_TABLES)).all():
             connection.exec_driver_sql(f"CREATE TABLE {_SAVED}.{table} AS TABLE public.{table}")
-        made = [("trigger", statement) for statement in drop_triggers(connection)]
-        for name, definition in connection.execute(text(_VIEWS), {"schema": "public"}).all():
-            made += [("view", f"DROP VIEW {name}"), ("view", f"CREATE VIEW {name} AS {definition}")]
-        connection.exec_driver_sql(f"CREATE TABLE {_SAVED}.made (kind text, statement text)")
-        connection.execute(
-            text(f"INSERT INTO {_SAVED}.made VALUES (:kind, :statement)"),
-            [{"kind": kind, "statement": statement} for kind, statement in made],
-        )
+        made = drop_triggers(connection)
+        for name, definition in connection.execute(text(_VIEWS)).all():
+            made += [f"DROP VIEW {name}", f"CREATE VIEW {name} AS {definition}"]
+        connection.exec_driver_sql(f"CREATE TABLE {_SAVED}.made (statement text)")
+        insert = text(f"INSERT INTO {_SAVED}.made VALUES (:statement)")
+        connection.execute(insert, [{"statement": statement} for statement in made])
 
 
-def restore(url: str) -> None:
-    """Put the database back as it was when it was saved."""
+def restore(url: str, *, guarded: bool = True) -> None:
+    """Put the database back as it was when it was saved; its triggers only where it is to be ``guarded``."""
     with owner(url) as connection:
         drop_triggers(connection)
         for (table,) in connection.execute(text(_TABLES)).all():
             connection.exec_driver_sql(f"DELETE FROM public.{table}")
             connection.exec_driver_sql(f"INSERT INTO public.{table} SELECT * FROM {_SAVED}.{table}")
-        made = connection.execute(text(f"SELECT kind, statement FROM {_SAVED}.made")).all()
-        for _, statement in made:
-            connection.exec_driver_sql(statement)
+        if guarded:
+            for (statement,) in connection.execute(text(f"SELECT statement FROM {_SAVED}.made")).all():
+                connection.exec_driver_sql(statement)
 
 
 class Copies:
