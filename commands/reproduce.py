@@ -22,7 +22,7 @@ from ledger.store import Store
 
 if TYPE_CHECKING:
     from runner.contract import Contract
-    from runner.reproduce import Case, Tally
+    from runner.reproduce import Case, Tally, Verdict
 
 _CODES: Final = {"same": OK, "different": NO, "incomplete": INCOMPLETE}
 _EXTENSIONS: Final = {".json": "json", ".jsonl": "jsonl", ".txt": "text"}
@@ -150,11 +150,13 @@ class _Ended:
     """What the runs came to so far."""
 
     def __init__(self) -> None:
-        self.verdicts: Counter[str] = Counter()
+        self.verdicts: Counter[Verdict] = Counter()
 
     @property
-    def verdict(self) -> str:
-        return next((one for one in ("different", "incomplete") if self.verdicts[one]), "same")
+    def verdict(self) -> Verdict:
+        from runner.reproduce import worst  # noqa: PLC0415 - the runner takes a second to import
+
+        return worst(self.verdicts)
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "verdict", "verdict": self.verdict, "runs": dict(sorted(self.verdicts.items()))}

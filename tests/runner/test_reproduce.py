@@ -23,6 +23,7 @@ from runner import contract as contract_module
 from runner import guard_again, recorded_requests, reproduce
 from runner.contract import Contract
 from runner.demo_incidents import DEMO_SCRIPTS
+from runner.nemotron import NemotronExternalRunnerConfig, run_nemotron_external_replay
 from runner.plan import ResumeOverrides
 from runner.replay import abandon_run, resume_run, start_run
 from runner.reproduce import Case, Reproduction, Tally, worst
@@ -190,6 +191,46 @@ async def test_an_abandoned_run_has_requests_without_a_result_and_that_is_no_dif
     cases, tally = told(ledger_url)
     assert (cases, tally.verdict, tally.state) == ([], "same", "abandoned")
     assert (tally.reproduced, tally.without_result) == (20, 20)
+
+
+class Brings:
+    """A caller's own client: each call gets the next answer, the last one for ever."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    async def post(self, url: str, **_: Any) -> Any:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return Answers(answer)
+
+
+class Answers:
+    """A response that tells nothing but its body."""
+
+    def __init__(self, body: Any) -> None:
+        self.body = body
+
+    def raise_for_status(self) -> None:
+        if self.body == "refused":
+            raise ValueError("refused")
+
+    def json(self) -> Any:
+        return self.body
+
+
+async def test_a_run_from_python_with_a_callers_client_is_decided_again_alike(ledger_url: str) -> None:
+    message = {"role": "assistant", "content": json.dumps(ANSWER)}
+    good = {"id": "x", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+    answers = [TimeoutError(), OSError(), "refused", {"choices": []}, {"error": "no"}, {"n": {1}}, "text", good]
+    config = NemotronExternalRunnerConfig(api_key="key-for-tests", concurrency=4, request_timeout="60")
+    requests = [a_request(n) for n in range(1, 5)]
+    await run_nemotron_external_replay(
+        requests=requests, config=config, client=Brings(*answers, "text", good), ledger=ledger_url
+    )
+    cases, tally = told(ledger_url, guard=True)
+    assert (cases, tally.verdict, tally.reproduced) == ([], "same", 4)
 
 
 async def test_settings_that_shape_the_body_are_read_back(ledger_url: str) -> None:
