@@ -315,7 +315,7 @@ _LEAVES_NO_TRACE: Final = Passes(
 UNSIGNED: Final = (
     Attack(
         "end-edit",
-        "An event's facts edited",
+        "The facts of one of them edited",
         (payload_replaced('"risk_level":"medium"', '"risk_level":"low"', _UNSIGNED),),
         always("edited", _UNSIGNED),
         _beyond(GROWN - COVERED),
@@ -323,7 +323,7 @@ UNSIGNED: Final = (
     ),
     Attack(
         "end-delete",
-        "Events deleted from the middle of it",
+        "Two of them deleted",
         deleted(f"position IN ({_UNSIGNED}, {_UNSIGNED - 1})"),
         always("removed", _UNSIGNED - 1),
         _beyond(GROWN - COVERED - 2),
@@ -331,7 +331,7 @@ UNSIGNED: Final = (
     ),
     Attack(
         "end-append",
-        "An event appended past the program",
+        "One appended past the program",
         inserted(COVERED, REPORT),
         always("inserted", COVERED + 1),
         _beyond(1),
@@ -349,7 +349,7 @@ UNSIGNED: Final = (
     ),
     Attack(
         "end-cut",
-        "A part of it cut off",
+        "The last of them cut off",
         deleted(f"position > {_UNSIGNED}"),
         always("truncated", _UNSIGNED + 1),
         _beyond(_UNSIGNED - COVERED),
@@ -357,7 +357,7 @@ UNSIGNED: Final = (
     ),
     Attack(
         "end-cut-whole",
-        "All of it cut off, back to the last event that the anchor covers",
+        "All of them cut off, back to the last event that the anchor covers",
         deleted(f"position > {COVERED}"),
         always("truncated", COVERED + 1),
         Expected(Window(COVERED), _LEAVES_NO_TRACE, _LEAVES_NO_TRACE),
