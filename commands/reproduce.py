@@ -15,7 +15,7 @@ from commands._click import Command
 from commands._failures import INCOMPLETE, NO, OK, Refused
 from commands._ledger import find_run, open_for
 from commands._options import option, out_option
-from commands._output import ReaderGone, format_for, json_line, write_data
+from commands._output import STDOUT, ReaderGone, format_for, is_terminal, json_line, write_data
 from commands._progress import TerminalLine
 from ledger.render.safe import terminal
 from ledger.store import Store
@@ -94,14 +94,25 @@ def reproduce(
     run_ids = _all_runs(store) if every else [find_run(store, run or "")]
     chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="text", stream=sys.stdout)
     ended = _Ended()
-    with TerminalLine(sys.stderr) as line:
+    in_the_way = chosen != "text" and out in (None, STDOUT) and is_terminal(sys.stdout)
+    with TerminalLine(None if in_the_way else sys.stderr) as line:
         told = _told(store, run_ids, contract, guard, ended, _counting(line, store, run_ids))
         chunks = _WRITE[chosen](told, ended)
-        with suppress(ReaderGone):
-            write_data(chunks, out)
-        for _ in chunks:  # whoever stopped reading gets the exit code of the whole all the same
-            pass
+        if chosen == "text":  # a bounded number of lines a run, shown once the line of progress is gone
+            chunks = iter(list(chunks))
+        else:
+            _write(chunks, out)
+    if chosen == "text":
+        _write(chunks, out)
     return _CODES[ended.verdict]
+
+
+def _write(chunks: Iterator[bytes], out: str | None) -> None:
+    """Whoever stops reading early gets the exit code of the whole all the same."""
+    with suppress(ReaderGone):
+        write_data(chunks, out)
+    for _ in chunks:
+        pass
 
 
 def _all_runs(store: Store) -> list[str]:

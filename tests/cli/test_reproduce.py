@@ -120,6 +120,17 @@ def test_whatever_models_and_files_wrote_it_shows_none_of_it(
             assert "script" not in ended.text
 
 
+def test_who_stops_reading_early_gets_the_verdict_on_the_whole(recorded: Program) -> None:
+    (recorded.folder / "strict.json").write_text(STRICT)
+    process = recorded.start("reproduce", "r1", "--contract", "strict.json", "--format", "jsonl")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) == 1
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
