@@ -84,14 +84,17 @@ def _page(store: Store, of: Pass, accepted: Sequence[int]) -> list[Asked]:
     for event in checked(store.request_events(accepted, after=of.first - 1, upto=of.last)):
         request_id = event.request_id or ""
         if event.position in wanted:
-            found[request_id] = Asked(request_id, [], [])
+            wanted.discard(event.position)
+            found.setdefault(request_id, Asked(request_id, [], []))
         if request_id not in found:
             continue
         if isinstance(event, Event):
             found[request_id].events.append(Recorded(event.position, event.type, event.payload, None))
         else:
             found[request_id].unreadable.append(event)
-    return list(found.values())
+    # Nothing that was accepted is passed over in silence, whatever was done to the record.
+    strays = [Unreadable(at, of.run_id, None, "RequestAccepted", "it belongs to no request") for at in sorted(wanted)]
+    return [*found.values(), *(Asked("", [], [stray]) for stray in strays)]
 
 
 def with_contents(store: Store, page: Sequence[Asked]) -> Iterator[Asked]:

@@ -280,7 +280,7 @@ class Reproduction:
         reason: str | None = None,
         members: tuple[Member, ...] = (),
     ) -> Case:
-        return Case(self.tally.run_id, asked.request_id, position, event, kind, reason, members)
+        return Case(self.tally.run_id, asked.request_id or None, position, event, kind, reason, members)
 
     # --- the lines ---
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import open_ledger
-from ledger.events import Event, NewEvent
+from ledger.events import Event, NewEvent, new_event_id
 from ledger.integrity.canonical import encode_payload
 from ledger.integrity.holds import By
 from ledger.integrity.redact import Target, redact
-from ledger.store import Store
+from ledger.store import Store, open_store
 from ledger.store.errors import RunNotFound
 from runner import contract as contract_module
 from runner import guard_again, recorded_requests, reproduce
@@ -371,23 +371,41 @@ async def test_what_is_appended_while_it_reads_does_not_count(ledger_url: str) -
         assert (run.tally.state, run.tally.verdict) == ("running", "incomplete")
 
 
+def retold(events: list[Event], contents: dict[int, bytes]) -> list[NewEvent]:
+    """The same events for another ledger."""
+    return [
+        NewEvent(*(e.event_id, e.type, e.schema, e.run_id, e.request_id, e.payload), encode_payload(e.payload), content)
+        for e in events
+        for content in [contents.get(e.position)]
+    ]
+
+
 async def test_a_run_that_ended_over_an_undecided_request_is_told(ledger_url: str) -> None:
     """As a program would that lost sight of one: today's does not end a run so."""
     played = await play(ledger_url, [a_request(1), a_request(2)], completion())
     last = played.of("OutputAccepted")[-1]
     with open_ledger("sqlite://", "create") as store:
-        told_again = [
-            NewEvent(
-                e.event_id, e.type, e.schema, e.run_id, e.request_id, e.payload, encode_payload(e.payload), content
-            )
-            for e in played.events
-            if e.position != last.position
-            for content in [played.contents.get(e.position)]
-        ]
-        store.append(told_again)
+        store.append(retold([event for event in played.events if event is not last], played.contents))
         cases, tally = told_by(store)
         assert where(cases) == [("INC-2", "ModelCalled", "story")]
         assert tally.verdict == "different"
+
+
+async def test_an_acceptance_out_of_place_is_not_passed_over(ledger_url: str) -> None:
+    played = await play(ledger_url, [a_request(1), a_request(2)], completion())
+    first, second = played.of("RequestAccepted")
+    without_request = second._replace(request_id=None)
+    twice = first._replace(event_id=new_event_id())
+    for odd, expected in (
+        (without_request, [(None, "RequestAccepted", "unreadable")]),
+        (twice, [("INC-1", "RequestAccepted", "story")]),
+    ):
+        with open_store("sqlite://", "create", fold=lambda event: ()) as store:
+            others = [event for event in played.events if event.request_id != "INC-2" and event.type != "RunCompleted"]
+            store.append(retold([*others[:2], odd, *others[2:]], played.contents))
+            cases, tally = told_by(store)
+            assert where(cases) == expected
+            assert tally.verdict == "different"
 
 
 # --- the lines -----------------------------------------------------------------------------
