@@ -7,7 +7,7 @@ RFC 3339 text in UTC. Whatever else Postgres knows (dates, intervals, arrays, JS
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -21,6 +21,7 @@ Value = None | bool | int | float | Decimal | str | bytes
 Row = tuple[Value, ...]
 
 DEFAULT_SECONDS: Final = 60
+_FIRST_ROWS, _MOST_ROWS, _BYTES_AT_ONCE = 8, 100, 4_000_000
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,15 @@ class Budget:
             yield
         finally:
             self._left -= time.monotonic() - begun
+
+
+def in_batches(fetch: Callable[[int], list[Row]]) -> Iterator[Row]:
+    """Rows from ``fetch``, which gives up to so many: fewer at once where they are long, at most a hundred."""
+    wanted = _FIRST_ROWS
+    while True:
+        rows = fetch(wanted)
+        yield from rows
+        if len(rows) < wanted:
+            return
+        longest = max(sum(len(value) for value in row if isinstance(value, str | bytes)) for row in rows)
+        wanted = max(1, min(_MOST_ROWS, _BYTES_AT_ONCE // (longest + 1)))

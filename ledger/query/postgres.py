@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.types.string import TextLoader
 
-from ledger.query.answer import Answer, Budget, Question, Row
+from ledger.query.answer import Answer, Budget, Question, Row, in_batches
 from ledger.query.errors import BadQuery, QueryTimeout, bad_query
 from ledger.query.text import Token, parameters
 from ledger.store.grants import Roles
@@ -31,13 +31,8 @@ from ledger.store.postgres_session import Connection, make_engine, own_connectio
 AUDITOR: Final = Roles().auditor
 """Where no role is named, this one's rights are used, if it may read the ledger and the user may become it."""
 
-_ROWS: Final = 64
-"""Rows fetched at once: of the largest replies, some ten megabytes."""
-
 _CURSOR: Final = "replay_ledger_query"
-_IDLE_S: Final = (
-    600  # a reader that pauses for longer loses the rest: the server keeps old rows as long as we stand open
-)
+_IDLE_S: Final = 600  # a reader that pauses for longer loses the rest: while we stand open the server keeps old rows
 _SETTINGS: Final = """
 SET LOCAL standard_conforming_strings = on; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = {};
 SET LOCAL idle_in_transaction_session_timeout = '{}s'; SET LOCAL bytea_output = 'hex'; SET LOCAL extra_float_digits = 1;
@@ -168,15 +163,15 @@ class _Asking:
         values = [self._question.params[name] for name in parameters(self._tokens)]
         with self._explained():
             cursor.execute(self._text, values)
-        return Answer(tuple(column.name for column in cursor.description or ()), self._rows(cursor))
+        return Answer(tuple(column.name for column in cursor.description or ()), in_batches(self._fetching(cursor)))
 
-    def _rows(self, cursor: Any) -> Iterator[Row]:
-        while True:
+    def _fetching(self, cursor: Any) -> Callable[[int], list[Row]]:
+        def fetch(wanted: int) -> list[Row]:
             with self._explained():
-                rows = cursor.fetchmany(_ROWS)
-            yield from rows
-            if len(rows) < _ROWS:
-                return
+                rows: list[Row] = cursor.fetchmany(wanted)
+                return rows
+
+        return fetch
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

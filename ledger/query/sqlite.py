@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
-from ledger.query.answer import Answer, Budget, Question, Row, Value
+from ledger.query.answer import Answer, Budget, Question, Row, in_batches
 from ledger.query.errors import BadQuery, QueryTimeout, bad_query
 from ledger.query.text import Token
 from ledger.store.place import Place
@@ -78,12 +78,13 @@ class _Asking:
         connection.set_progress_handler(self._look, _STEPS)
 
     def rows(self, cursor: sqlite3.Cursor) -> Iterator[Row]:
-        while True:
+        """The rows, as they are read."""
+
+        def fetch(wanted: int) -> list[Row]:
             with self.explained():
-                row: tuple[Value, ...] | None = cursor.fetchone()
-            if row is None:
-                return
-            yield row
+                return cursor.fetchmany(wanted)
+
+        return in_batches(fetch)
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action in _READS or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in self._functions):

@@ -6,12 +6,13 @@ in JSON. Bytes are hex. Numbers keep all their digits; what JSON has no number f
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, islice
 from typing import Any, Final
+
+import orjson
 
 from ledger.render.columns import line, widths
 from ledger.render.safe import csv_cell, terminal
@@ -112,7 +113,7 @@ def _json_value(value: Any) -> str:
 
 
 def _json_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return orjson.dumps(text).decode("utf-8")
 
 
 def _plain(value: Any) -> str:
