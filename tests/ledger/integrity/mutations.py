@@ -35,20 +35,27 @@ class Row(NamedTuple):
         return " AND ".join(f"{key} = :key_{key}" for key in keys), {f"key_{key}": self.values[key] for key in keys}
 
 
-def mutate(connection: Connection, random: Random, tables: Mapping[str, int] = ALL) -> str:
-    """Change something, and tell what: what the database refuses is drawn again."""
+class Change(NamedTuple):
+    """What was done, and the position at which something is not as it was; None where the table has none."""
+
+    said: str
+    position: int | None
+
+
+def mutate(connection: Connection, random: Random, tables: Mapping[str, int] = ALL) -> Change:
+    """Change something: what the database refuses is drawn again."""
     for _ in range(_TRIES):
         try:
             with connection.begin_nested():
-                said = _change(connection, random, tables)
+                change = _change(connection, random, tables)
         except DBAPIError:
             continue
-        if said is not None:
-            return said
+        if change is not None:
+            return change
     raise AssertionError("no change was taken")
 
 
-def _change(connection: Connection, random: Random, tables: Mapping[str, int]) -> str | None:
+def _change(connection: Connection, random: Random, tables: Mapping[str, int]) -> Change | None:
     table = random.choices(list(tables), list(tables.values()))[0]
     found = connection.execute(text(f"SELECT * FROM {table} ORDER BY {', '.join(KEYS[table])}")).mappings()
     rows = [Row(table, dict(row)) for row in found]
@@ -58,7 +65,11 @@ def _change(connection: Connection, random: Random, tables: Mapping[str, int]) -
     column = random.choice(list(row.values))
     how = random.choices((_edit, _exchange, _delete, _double), (8, 3, 3, 2))[0]
     said = how(connection, random, row, other, column)
-    return None if said is None else f"{table} {dict(list(row.values.items())[:2])}: {said}"
+    if said is None:
+        return None
+    # A row that is there once more is in the wrong place, the one it was made from is not.
+    position = row.values["position"] if table in LOG and how is not _double else None
+    return Change(f"{table} {dict(list(row.values.items())[:2])}: {said}", position)
 
 
 def _edit(connection: Connection, random: Random, row: Row, other: Row, column: str) -> str | None:
