@@ -15,6 +15,7 @@ from ledger.store.errors import LedgerError
 from ledger.store.place import parse
 from ledger.tables import PROJECTION_TABLES, RECORD_TABLES
 from tests.ledger.query.conftest import Asks
+from tests.ledger.query.scene import make
 from tests.ledger.store.making import plain_sql
 
 ON_BOTH = (
@@ -158,8 +159,6 @@ def test_a_question_that_writes_is_refused_even_where_its_parameter_says_so(asks
 
 
 def test_the_file_of_a_ledger_holds_the_same_bytes_after_a_question(tmp_path: Path) -> None:
-    from tests.ledger.query.scene import make
-
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     make(url)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
@@ -196,6 +195,19 @@ def test_no_column_of_the_ledger_has_the_name_of_a_function_that_is_refused(aske
         assert len(names) > 50
         volatile = "SELECT DISTINCT proname::text FROM pg_proc WHERE provolatile = 'v' AND proname = ANY(?)"
         assert run(volatile, names) == []
+
+
+def test_functions_that_are_not_postgres_own_pass_where_they_are_immutable(postgres_url: str) -> None:
+    make(postgres_url)
+    with plain_sql(postgres_url) as run:
+        for name, kind in (("zz_acts", "VOLATILE"), ("zz_runs", "STABLE"), ("zz_counts", "IMMUTABLE")):
+            run(f"CREATE FUNCTION {name}(text) RETURNS int LANGUAGE sql {kind} AS 'SELECT 1'")
+    for name in ("zz_acts", "zz_runs"):
+        question = Question(f"SELECT {name}('DELETE FROM events')")
+        with pytest.raises(BadQuery, match=f"may do more than read: the function {name}"), ask(postgres_url, question):
+            pass
+    with ask(postgres_url, Question("SELECT zz_counts('x')")) as answer:
+        assert list(answer.rows) == [(1,)]
 
 
 @pytest.fixture
