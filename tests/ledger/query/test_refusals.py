@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from psycopg import sql as composed
 
 from ledger.query import BadQuery, Question, ask, postgres
@@ -208,6 +212,90 @@ def test_functions_that_are_not_postgres_own_pass_where_they_are_immutable(postg
             pass
     with ask(postgres_url, Question("SELECT zz_counts('x')")) as answer:
         assert list(answer.rows) == [(1,)]
+
+
+WORDS = (
+    *(
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "WITH x AS (",
+        ")",
+        "(",
+        "*",
+        ",",
+        ";",
+        "runs",
+        "events",
+        "contents",
+        "payload",
+        "position",
+        "x",
+    ),
+    *(
+        "DELETE",
+        "UPDATE",
+        "SET",
+        "INSERT INTO",
+        "VALUES (1)",
+        "RETURNING 1",
+        "DROP TABLE",
+        "ATTACH",
+        "PRAGMA",
+        "COMMIT",
+        "INTO",
+    ),
+    *(
+        "FOR UPDATE",
+        "UNION ALL",
+        "count(*)",
+        "load_extension('x')",
+        "pg_notify('a', 'b')",
+        "nextval('a')",
+        "'a'",
+        '"a"',
+        "1",
+        "=",
+    ),
+    *(
+        "-- a\n",
+        "/* a",
+        "*/",
+        "NULL",
+        ":a",
+        "json_each('[1]')",
+        "LIMIT 1",
+        "EXPLAIN",
+        "TABLE",
+        "CREATE",
+        "AS",
+        "JOIN",
+        "ON",
+        "\x00",
+    ),
+)
+
+
+def test_no_words_in_any_order_change_the_ledger_or_fail_in_another_way_than_told(asked_url: str) -> None:
+    before = digest_of(asked_url)
+
+    @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), st.booleans())
+    @settings(max_examples=120)
+    def holds(words: str, begun: bool) -> None:
+        sql = f"SELECT * FROM runs {words}" if begun else f"SELECT {words}"
+        params = {"a": "1"} if ":a" in words else {}
+        with suppress(LedgerError), ask(asked_url, Question(sql, params, seconds=2)) as answer:
+            list(islice(answer.rows, 50))
+
+    holds()
+    assert digest_of(asked_url) == before
+
+
+@pytest.mark.parametrize("sql", ["SELECT " + "(" * 50_000 + "1" + ")" * 50_000, "SELECT 1" + " + 1" * 100_000])
+def test_a_query_nested_without_end_is_refused_in_words(asks: Asks, sql: str) -> None:
+    with pytest.raises(BadQuery) as refused:
+        asks(sql)
+    assert len(str(refused.value)) < 1000
 
 
 @pytest.fixture
