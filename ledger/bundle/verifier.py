@@ -7,53 +7,225 @@ One file, Python 3.11 or newer, its standard library alone: read it, then run it
 from where you kept them, never from the bundle. It prints PASS (exit 0), INCOMPLETE (3: nothing is wrong,
 something is unproven) or FAIL (1), and what is proven and what is not; 2 is wrong use.
 
-How it goes, from top to bottom of this file: Ed25519 (RFC 8032), canonical JSON (RFC 8785), signed notes
-and checkpoints (C2SP), the Merkle tree (RFC 6962, proofs as in RFC 9162), the zip, the events, the
-report, proofs for one event, the verdict. Whatever is not exactly as the format says is a ``Fault``.
+What is checked, from top to bottom of this file, is the list "What a verifier checks" in section 6 of
+docs/ledger-format.md; other sections named below are that page's too. ``check_bundle`` does all in turn:
+
+     1  the file is, byte for byte, the zip that its entries make                Bundle
+     2  the checkpoint is signed by a key that was named                         open_checkpoint
+     3  the manifest is the one that entries and checkpoint make                 check_manifest
+     4  the leaf hashes of all events give the root that was signed              root_over
+     5  each event is the leaf in its place, its payload and content unaltered   parse_event, check_events
+     6  between the events of the run, or of the ledger itself, none is missing  Record.check_order
+     7  content is missing only where an event orders its erasure                Record.check_erasures
+     8  the three reports are those that were issued                             check_report
+     9  report.json is as of the run's last event, and of the root there         check_as_of
+    10  report.json's counts follow from the events                              Counts, check_report
+        all of it is of the history that the pinned checkpoint is of             check_pinned
+
+What is not exactly as the format says is a ``Fault``: FAIL. What a bundle says is never printed raw.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import json
 import re
 import struct
 import sys
+from binascii import crc32
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from hashlib import sha256, sha512
-from typing import Any, BinaryIO, NamedTuple
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+T = TypeVar("T")
 MAX_BUNDLE = 2**32 - 1
-MAX_SMALL = 2**26  # of an entry that is read whole: all but leaves, events, results and report.html
+MAX_SMALL = 2**26  # of an entry that is read whole: manifest.json, checkpoint.txt, report.json
+MAX_NOTE = 1_000_000
 MAX_LINE = 2**28
-CHUNK = 2**20
+CHUNK = 2**20  # read at once; no file that comes beside a bundle is larger
 
 
 class Fault(Exception):
-    """Something does not match. Its text holds nothing of the bundle that is not ``shown``."""
+    """Something does not match."""
 
 
 class WrongUse(Exception):
     """The command line, or a file that the caller brings, cannot be used."""
 
 
+def require(found: T | None, otherwise: str) -> T:
+    """What was found, or what was asked to be true. (Plain ``if`` stands for it in what is done for each event.)"""
+    if not found:
+        raise Fault(otherwise)
+    return found
+
+
 def shown(value: object) -> str:
-    """Plain ASCII of at most 200 characters: what a bundle says is never printed raw."""
-    text = str(value)
-    return text if re.fullmatch(r"[ -~]{1,200}", text) else ascii(text)[:200]
+    """Plain ASCII of at most 200 characters, for what somebody else wrote."""
+    return ascii(str(value))[1:-1][:200]
 
 
-# --- Ed25519, strictly (RFC 8032, section 5.1) -----------------------------------------------------
-# Stricter than the RFC where implementations differ: S below the group's order, points in canonical
-# encoding, neither key nor R of small order, and the equation without the cofactor.
+# --- Check 1: the zip (section 6, "The zip") -------------------------------------------------------
+
+REPORTS = {  # the kind and the format by which a ReportIssued event names the entry
+    "report.json": ("report", "json"),
+    "results.jsonl": ("results", "jsonl"),
+    "report.html": ("report", "html"),
+}
+NAMES = ("README.txt", "manifest.json", "checkpoint.txt", "leaves.txt", "events.jsonl", *REPORTS)
+README_SHA256 = "ff2cca8ca188b85eeedf503e44fa8703034c5b0b81b68e0efb9367ac1eda37fd"
+
+
+class Bundle:
+    """Check 1: every byte around the entries' data follows from it, so it is made anew and compared.
+
+    After that, entries may be read. ``places``: where each one's data begins, and its size; ``sha256``: hex.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.places, self.sha256 = file, dict[str, tuple[int, int]](), dict[str, str]()
+        length, at, directory = file.seek(0, 2), 0, b""
+        require(length <= MAX_BUNDLE, "zip: more than 4 GiB")
+        for name in NAMES:
+            header = self.read_at(at, 30 + len(name))
+            require(len(header) == 30 + len(name), f"zip: ends before {name}")
+            crc, size = struct.unpack_from("<2L", header, 14)
+            fields = struct.pack("<5H3L2H", 20, 0, 0, 0, 0x21, crc, size, size, len(name), 0)
+            same = header == b"PK\3\4" + fields + name.encode()
+            require(same, f"zip: the header at byte {at} is not that of {name}, stored, as the format has it")
+            start = at + len(header)
+            require(start + size <= length, f"zip: {name} is said to have {size} bytes, more than the file holds")
+            self.places[name], digest, computed = (start, size), sha256(), 0
+            for chunk in self.chunks(name):
+                digest.update(chunk)
+                computed = crc32(chunk, computed)
+            require(computed == crc, f"zip: the checksum of {name} does not match")
+            self.sha256[name] = digest.hexdigest()
+            more = struct.pack("<3H2L", 0, 0, 0, 0o100644 << 16, at)
+            directory += b"PK\1\2" + struct.pack("<H", 3 << 8 | 20) + fields + more + name.encode()
+            at = start + size
+        end = directory + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, len(NAMES), len(NAMES), len(directory), at, 0)
+        same = self.read_at(at, len(end) + 1) == end
+        require(same, "zip: what follows the entries is not their directory, or not only that")
+
+    def read_at(self, at: int, count: int) -> bytes:
+        self.file.seek(at)
+        return self.file.read(count)
+
+    def chunks(self, name: str, most: int = CHUNK) -> Iterator[bytes]:
+        """The data of an entry, ``most`` bytes at a time."""
+        start, size = self.places[name]
+        return (self.read_at(start + at, min(most, size - at)) for at in range(0, size, most))
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """The lines of an entry, without their newlines."""
+        at, size = self.places[name]
+        end = at + size
+        while at < end:
+            self.file.seek(at)  # something else may have been read since the line before
+            line = self.file.readline(MAX_LINE)
+            at += len(line)
+            require(len(line) < MAX_LINE, f"{name}: a line longer than any can be")
+            require(at <= end and line.endswith(b"\n"), f"{name}: the last line has no newline")
+            yield line[:-1]
+
+    def read(self, name: str) -> bytes:
+        """The whole of a small entry."""
+        require(self.places[name][1] <= MAX_SMALL, f"{name}: larger than it can be")
+        return b"".join(self.chunks(name))
+
+    def read_object(self, name: str) -> dict[str, Any]:
+        """The object in a small entry, which is its canonical JSON and a newline."""
+        data = self.read(name)
+        value = parse_json(data.removesuffix(b"\n"), name)
+        if not isinstance(value, dict) or not data.endswith(b"\n"):
+            raise Fault(f"{name}: not an object and a newline")
+        return value
+
+
+# --- Check 2: the checkpoint (section 4, "Keys" and "Checkpoints") ---------------------------------
+
+KEY_NAME = r"[^\s+\0-\x1f]+"
+Key = tuple[str, bytes, bytes]  # name, key id, public key
+
+
+class Checkpoint(NamedTuple):
+    """How many events, under which root; and the key that signed it, for printing."""
+
+    origin: str
+    size: int
+    root: bytes
+    signer: str
+
+
+def strict_base64(text: str) -> bytes:
+    """Decode base64 that encodes to the same text again."""
+    form = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+    data = base64.b64decode(text) if re.fullmatch(form, text) else b""
+    require(base64.b64encode(data).decode() == text, "not base64, or of another form than its bytes encode to")
+    return data
+
+
+def parse_vkey(text: str) -> Key:
+    """Read ``name+key id in hex+base64(0x01 || public key)``; the key id follows from the other two."""
+    otherwise = "not the vkey of an Ed25519 key: name+key id+base64"
+    name, hex_id, encoded = require(re.fullmatch(rf"({KEY_NAME})\+([0-9a-f]{{8}})\+(.+)", text), otherwise).groups()
+    data = strict_base64(encoded)
+    key_id = sha256(name.encode() + b"\n" + data).digest()[:4]
+    require(len(data) == 33 and data[0] == 1 and key_id.hex() == hex_id, otherwise)
+    return name, key_id, data[1:]
+
+
+def open_note(data: bytes, keys: Sequence[Key]) -> tuple[str, list[Key]]:
+    """The text of a signed note, and those of ``keys`` that signed it: at least one, and none of them badly."""
+    require(len(data) <= MAX_NOTE, f"a note of more than {MAX_NOTE} bytes")
+    whole = data.decode("utf-8", "replace")
+    require(whole.encode() == data, "a note is UTF-8")
+    match = re.fullmatch(r"([^\0-\x09\x0b-\x1f]*\n)\n((?:[^\n]+\n){1,100})", whole)
+    text, block = require(match, "a note is a text, a blank line and 1 to 100 signature lines").groups()
+    seen, signers, otherwise = set(), [], "a signature line is an em dash, a name and base64"
+    for line in block[:-1].split("\n"):
+        name, encoded = require(re.fullmatch(rf"\u2014 ({KEY_NAME}) ([^ ]+)", line), otherwise).groups()
+        signature = strict_base64(encoded)
+        signer = name, signature[:4]
+        require(len(signature) > 4, otherwise)
+        require(signer not in seen, "two signatures by one key")
+        seen.add(signer)
+        for key in keys:
+            if key[:2] == signer:
+                valid = signature_valid(key[2], text.encode(), signature[4:])
+                require(valid, f"signature bad: the one by {shown(name)} is not over this text")
+                signers.append(key)
+    otherwise = "no signature is by a key named with --key (after a rotation, name the new one)"
+    require(signers, f"signature bad: {otherwise}")
+    return text, signers
+
+
+def open_checkpoint(data: bytes, keys: Sequence[Key]) -> Checkpoint:
+    """Check 2: a note of three lines, signed by one of the keys under the name in its first line."""
+    text, signers = open_note(data, keys)
+    match, otherwise = (
+        re.fullmatch(r"(.+)\n([1-9][0-9]{0,18})\n(.+)\n", text),
+        "no checkpoint: origin, size and root, a line each",
+    )
+    origin, size, encoded = require(match, otherwise).groups()
+    root = strict_base64(encoded)
+    require(len(root) == 32, otherwise)
+    named = [f"{shown(name)}+{key_id.hex()}" for name, key_id, _ in signers if name == origin]
+    require(named, f"a checkpoint of {shown(origin)}, which is not the name of a key that signed it")
+    return Checkpoint(origin, int(size), root, named[0])
+
+
+# Ed25519 (RFC 8032, section 5.1), stricter than the RFC where implementations differ: S below the group's
+# order, points in canonical encoding, neither key nor R of small order, the equation without the cofactor.
 
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
-SQRT_OF_MINUS_1 = pow(2, (P - 1) // 4, P)
 Point = tuple[int, int, int, int]  # extended coordinates: x = X/Z, y = Y/Z, x*y = T/Z
 NEUTRAL: Point = (0, 1, 1, 0)
 
@@ -72,192 +244,102 @@ def multiply_point(number: int, point: Point) -> Point:
     while number:
         if number & 1:
             result = add_points(result, point)
-        point = add_points(point, point)
-        number >>= 1
+        point, number = add_points(point, point), number >> 1
     return result
 
 
-def same_point(p: Point, q: Point) -> bool:
-    """Are they equal, whatever their Z?"""
-    return (p[0] * q[2] - q[0] * p[2]) % P == 0 == (p[1] * q[2] - q[1] * p[2]) % P
+def encode_point(point: Point) -> bytes:
+    """The one encoding: y, and the lowest bit of x as the highest."""
+    x, y = (coordinate * pow(point[2], -1, P) % P for coordinate in point[:2])
+    return (y | (x & 1) << 255).to_bytes(32, "little")
 
 
 def decode_point(data: bytes) -> Point | None:
-    """The point that 32 bytes encode; None where there is none, or the encoding is not canonical."""
+    """The point that 32 bytes encode; None where there is none, or it encodes to other bytes."""
     number = int.from_bytes(data, "little")
     sign, y = number >> 255, number & (2**255 - 1)
-    if len(data) != 32 or y >= P:
-        return None
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
     x = pow(square, (P + 3) // 8, P)
-    if (x * x - square) % P:
-        x = x * SQRT_OF_MINUS_1 % P
-    if (x * x - square) % P or (x == 0 and sign):
-        return None
+    if x * x % P != square:
+        x = x * pow(2, (P - 1) // 4, P) % P  # times a root of -1
     x = P - x if x & 1 != sign else x
-    return x, y, 1, x * y % P
-
-
-BASE = decode_point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+    point = x, y, 1, x * y % P
+    return point if x * x % P == square and encode_point(point) == data else None
 
 
 def signature_valid(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Is it this key's signature over the message?"""
-    s = int.from_bytes(signature[32:], "little")
-    key, r = decode_point(public_key), decode_point(signature[:32])
-    if len(signature) != 64 or s >= ORDER or key is None or r is None or BASE is None:
-        return False
-    if any(same_point(multiply_point(8, point), NEUTRAL) for point in (key, r)):
+    """Is it this key's signature (R, S) over the message: is R = S * base - k * key?"""
+    s, key = int.from_bytes(signature[32:], "little"), decode_point(public_key)
+    base = decode_point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+    if len(signature) != 64 or s >= ORDER or key is None or base is None:
         return False
     k = int.from_bytes(sha512(signature[:32] + public_key + message).digest(), "little") % ORDER
-    return same_point(multiply_point(s, BASE), add_points(r, multiply_point(k, key)))
+    minus_key = -key[0], key[1], 1, -key[3]
+    r = add_points(multiply_point(s, base), multiply_point(k, minus_key))
+    small = any(encode_point(multiply_point(8, point)) == encode_point(NEUTRAL) for point in (key, r))
+    return encode_point(r) == signature[:32] and not small
 
 
-# --- canonical JSON (RFC 8785) ---------------------------------------------------------------------
-# The format's JSON holds no floats and no integer beyond +-(2^53-1), so these are refused. What encodes
-# to the same bytes again has its keys sorted and each of them once.
+# --- Check 3: the manifest (section 6), which is canonical JSON (RFC 8785) -------------------------
+# JSON is parsed, encoded anew and compared: what comes out the same has its members in order, each of them
+# once, and nothing in another form. The format has no fractions and no integers beyond +-(2^53-1).
 
 
 def _integer(text: str) -> int:
-    number = int(text) if len(text) < 20 else 2**53
-    if not -(2**53) < number < 2**53:
-        raise Fault("an integer beyond +-(2^53-1)")
-    return number
+    number = int(text)  # a ``ValueError`` for fractions and the like
+    if -(2**53) < number < 2**53:
+        return number
+    raise Fault("an integer beyond +-(2^53-1)")
 
 
-def _no_float(text: str) -> Any:
-    raise Fault("a number that is not an integer")
-
-
-_decode_first = json.JSONDecoder(parse_int=_integer, parse_float=_no_float, parse_constant=_no_float).raw_decode
-_encode_sorted = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
-_encode_in_order = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder(parse_int=_integer, parse_float=_integer, parse_constant=_integer).raw_decode
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), sort_keys=True).encode
+_encode_unsorted = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 def canonical(value: Any) -> str:
-    """The one encoding. Keys are in the order of UTF-16 code units, which for ASCII is that of characters."""
-    text = _encode_sorted(value)
-    return text if text.isascii() else _encode_in_order(_in_order(value))
+    """The one encoding. Members are in the order of UTF-16 code units, which for ASCII is that of characters."""
+    text = _encode(value)
+    return text if text.isascii() else _encode_unsorted(_sorted(value))
 
 
-def _in_order(value: Any) -> Any:
+def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _in_order(value[key]) for key in sorted(value, key=lambda key: key.encode("utf-16-be"))}
-    return [_in_order(item) for item in value] if isinstance(value, list) else value
+        return {key: _sorted(value[key]) for key in sorted(value, key=lambda key: key.encode("utf-16-be"))}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-def parse_json(text: str, what: str) -> Any:
+def parse_json(data: bytes, what: str) -> Any:
     """The value of canonical JSON."""
     try:
-        value, _ = _decode_first(text)
+        text = data.decode()
+        value, _ = _decode(text)
         same = canonical(value) == text
     except (ValueError, RecursionError, Fault) as error:
         raise Fault(f"{what}: no canonical JSON ({type(error).__name__})") from None
-    if not same:
-        raise Fault(f"{what}: not in canonical form (RFC 8785), or a key twice")
+    require(same, f"{what}: not in canonical form (RFC 8785), or a key twice")
     return value
 
 
-# --- signed notes and checkpoints (C2SP signed-note, tlog-checkpoint) -------------------------------
+def check_manifest(bundle: Bundle, checkpoint: Checkpoint) -> str:
+    """Check 3; and README.txt, the one file that people open first, has its one text. Gives the run's id."""
+    require(bundle.sha256["README.txt"] == README_SHA256, "README.txt: not the text of version 1")
+    found = bundle.read_object("manifest.json")
+    run_id = found.get("run_id")
+    if not isinstance(run_id, str) or not re.fullmatch(ID, run_id):
+        raise Fault("manifest.json: names no run")
+    files = {name: digest for name, digest in bundle.sha256.items() if name != "manifest.json"}
+    made = {"bundle": 1, "files": files, "ledger": checkpoint.origin, "run_id": run_id, "size": checkpoint.size}
+    same = canonical(found) == canonical(made)
+    require(same, "manifest.json: not the one that follows from the entries and the checkpoint")
+    return run_id
 
 
-class Key(NamedTuple):
-    """A public key and the name that it signs under."""
-
-    name: str
-    key_id: bytes
-    public_key: bytes
-
-    def named(self) -> str:
-        """The first two parts of its vkey."""
-        return f"{shown(self.name)}+{self.key_id.hex()}"
-
-
-class Checkpoint(NamedTuple):
-    """How many events, under which root; ``signer`` is the key, of those named by the caller, that signed."""
-
-    origin: str
-    size: int
-    root: bytes
-    signer: Key
-
-
-def strict_base64(text: str) -> bytes:
-    """Decode base64 that encodes to the same text again."""
-    try:
-        data = base64.b64decode(text, validate=True)
-    except ValueError:
-        raise Fault("not base64") from None
-    if base64.b64encode(data).decode() != text:
-        raise Fault("base64 of another form than its bytes encode to")
-    return data
-
-
-def _is_name(name: str) -> bool:
-    return name != "" and "+" not in name and not any(c.isspace() or c < " " for c in name)
-
-
-def parse_vkey(text: str) -> Key:
-    """Read ``name+hex key id+base64(0x01 || public key)``."""
-    name, _, rest = text.partition("+")
-    hex_id, _, encoded = rest.partition("+")
-    data = strict_base64(encoded)
-    key_id = sha256(name.encode() + b"\n" + data).digest()[:4]
-    if not _is_name(name) or len(data) != 33 or data[0] != 1 or hex_id != key_id.hex():
-        raise Fault("not the vkey of an Ed25519 key: name+key id+base64")
-    return Key(name, key_id, data[1:])
-
-
-def _parse_signature(line: str) -> tuple[str, bytes]:
-    dash, name, encoded = line.split(" ") if line.count(" ") == 2 else ("", "", "")
-    signature = strict_base64(encoded)
-    if dash != "\u2014" or not _is_name(name) or len(signature) < 5:
-        raise Fault("a signature line is an em dash, a name and base64")
-    return name, signature
-
-
-def open_note(data: bytes, keys: Sequence[Key]) -> tuple[str, list[Key]]:
-    """The signed text of a note, and the keys among ``keys`` that signed it: at least one, none of them badly."""
-    try:
-        text, blank, block = data.decode("utf-8").rpartition("\n\n")
-    except UnicodeError:
-        raise Fault("a note is UTF-8") from None
-    text, lines = text + "\n", block.split("\n")
-    if not blank or lines.pop() or any(c < " " and c != "\n" for c in text) or len(data) > CHUNK or len(lines) > 100:
-        raise Fault("a note is a text, a blank line and 1 to 100 signature lines")
-    signatures = [_parse_signature(line) for line in lines]
-    if len({(name, signature[:4]) for name, signature in signatures}) < len(lines):
-        raise Fault("two signatures by one key")
-    signers = []
-    for name, signature in signatures:
-        for key in keys:
-            if (key.name, key.key_id) == (name, signature[:4]):
-                if not signature_valid(key.public_key, text.encode(), signature[4:]):
-                    raise Fault(f"signature bad: the one by {shown(name)} is not over this text")
-                signers.append(key)
-    if not signers:
-        raise Fault("signature bad: no signature is by a key named with --key (after a rotation, name the new one)")
-    return text, signers
-
-
-def open_checkpoint(data: bytes, keys: Sequence[Key]) -> Checkpoint:
-    """A checkpoint signed by one of the keys under its own origin: three lines, no extensions, never of size 0."""
-    text, signers = open_note(data, keys)
-    origin, size, encoded, end = text.split("\n") if text.count("\n") == 3 else ("", "", "", "")
-    root = strict_base64(encoded)
-    if end or not origin or not re.fullmatch("[1-9][0-9]{0,18}", size) or len(root) != 32:
-        raise Fault("no checkpoint: origin, size and root, a line each")
-    for key in signers:
-        if key.name == origin:
-            return Checkpoint(origin, int(size), root, key)
-    raise Fault(f"a checkpoint of {shown(origin)}, which is not the name of a key that signed it")
-
-
-# --- the Merkle tree (RFC 6962, section 2.1; RFC 9162, sections 2.1.3.2 and 2.1.4.2) ---------------
+# --- Check 4: the leaves, and the Merkle tree (section 1, "Hashes"; section 5, "Proofs") -----------
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """The hash of one entry."""
+    """The hash of an envelope."""
     return sha256(b"\0" + data).digest()
 
 
@@ -266,382 +348,132 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return sha256(b"\1" + left + right).digest()
 
 
-class Tree:
-    """A tree that grows by a leaf at a time. Kept: the roots of its perfect subtrees, largest first."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.roots: list[bytes] = []
-
-    def add(self, leaf: bytes) -> None:
-        """One leaf more: like adding one to a binary number, each carry joins two equal subtrees."""
-        carry = self.size
-        while carry & 1:
-            leaf = sha256(b"\1" + self.roots.pop() + leaf).digest()
-            carry >>= 1
-        self.roots.append(leaf)
-        self.size += 1
-
-    def root(self) -> bytes:
-        """The root; a lone subtree is promoted, never doubled."""
-        if not self.roots:
-            return sha256(b"").digest()
-        result = self.roots[-1]
-        for left in self.roots[-2::-1]:
-            result = node_hash(left, result)
-        return result
+def read_leaves(bundle: Bundle, size: int) -> Iterator[bytes]:
+    """The leaf hashes of positions 1 to ``size``, as leaves.txt lists them."""
+    require(bundle.places["leaves.txt"][1] == 65 * size, f"leaves.txt: not {size} lines of 64 hex digits")
+    for chunk in bundle.chunks("leaves.txt", 65 * 8192):
+        require(re.fullmatch(rb"(?:[0-9a-f]{64}\n)*+", chunk), "leaves.txt: not 64 hex digits a line")
+        hashes = bytes.fromhex(chunk.decode())
+        yield from (hashes[at : at + 32] for at in range(0, len(hashes), 32))
 
 
-def _split(size: int) -> int:
-    return 1 << ((size - 1).bit_length() - 1)  # the largest power of two below the size
-
-
-def _sibling(proof: list[bytes]) -> bytes:
-    if not proof or len(proof[-1]) != 32:
-        raise Fault("the proof is too short, or holds what is no hash")
-    return proof.pop()
-
-
-def _root_from(index: int, size: int, leaf: bytes, proof: list[bytes]) -> bytes:
-    if size == 1:
-        return leaf
-    left_size, sibling = _split(size), _sibling(proof)
-    if index < left_size:
-        return node_hash(_root_from(index, left_size, leaf, proof), sibling)
-    return node_hash(sibling, _root_from(index - left_size, size - left_size, leaf, proof))
+def root_over(leaves: Iterable[bytes]) -> bytes:
+    """The root of the tree of these leaves."""
+    frontier: list[bytes] = []  # roots of perfect subtrees, the largest first
+    for number, leaf in enumerate(leaves):
+        right, carry = leaf, number
+        while carry & 1:  # as in adding one to a binary number, each carry joins two equal subtrees
+            right, carry = node_hash(frontier.pop(), right), carry >> 1
+        frontier.append(right)
+    return reduce(lambda right, left: node_hash(left, right), reversed(frontier))
 
 
 def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes) -> None:
     """Is ``leaf`` number ``index`` (from 0) of the tree of ``size``? Size and root are the signed ones."""
     rest = list(proof)
-    if not 0 <= index < size or len(leaf) != 32 or _root_from(index, size, leaf, rest) != root or rest:
-        raise Fault("the inclusion proof does not lead to the signed root")
-
-
-def _two_roots_from(size1: int, size2: int, known: bytes | None, proof: list[bytes]) -> tuple[bytes, bytes]:
-    if size1 == size2:
-        both = _sibling(proof) if known is None else known
-        return both, both
-    left_size, sibling = _split(size2), _sibling(proof)
-    if size1 <= left_size:
-        old, new = _two_roots_from(size1, left_size, known, proof)
-        return old, node_hash(new, sibling)
-    old, new = _two_roots_from(size1 - left_size, size2 - left_size, None, proof)
-    return node_hash(sibling, old), node_hash(sibling, new)
+    fits = 0 <= index < size and len(leaf) == 32 and _root(index, size, leaf, rest) == root and not rest
+    require(fits, "the inclusion proof does not lead to the signed root")
 
 
 def verify_consistency(size1: int, size2: int, proof: Sequence[bytes], root1: bytes, root2: bytes) -> None:
     """Does the tree of ``size1`` begin that of ``size2``? From size 0 nothing is proven, so it is refused."""
     rest = list(proof)
-    if not 0 < size1 <= size2 or _two_roots_from(size1, size2, root1, rest) != (root1, root2) or rest:
-        raise Fault("forked: the consistency proof does not lead from the one root to the other")
+    fits = 0 < size1 <= size2 and _roots(size1, size2, root1, rest) == (root1, root2) and not rest
+    require(fits, "forked: the consistency proof does not lead from the one root to the other")
 
 
-# --- the zip ---------------------------------------------------------------------------------------
-# Eight entries, stored, in this order; every byte around them follows from their names, sizes and
-# checksums, so the whole file is made anew and compared.
-
-NAMES = (
-    *("README.txt", "manifest.json", "checkpoint.txt", "leaves.txt"),
-    *("events.jsonl", "report.json", "results.jsonl", "report.html"),
-)
-README_SHA256 = "ff2cca8ca188b85eeedf503e44fa8703034c5b0b81b68e0efb9367ac1eda37fd"
-_LOCAL = struct.Struct("<4s5H3L2H")
-_CENTRAL = struct.Struct("<4s6H3L5H2L")
-_END = struct.Struct("<4s4H2LH")
+# The two rules of RFC 9162 (sections 2.1.3.2 and 2.1.4.2), as section 5 writes them: h is used up from the
+# proof's end, and ``left`` is the largest power of two below the size.
 
 
-class Entry(NamedTuple):
-    """One file of the zip: where its data begins, and what was found of it."""
-
-    offset: int
-    size: int
-    sha256: str
+def _left_and_h(size: int, proof: list[bytes]) -> tuple[int, bytes]:
+    require(proof and len(proof[-1]) == 32, "the proof is too short, or holds what is no hash")
+    return (1 << (size - 1).bit_length()) >> 1, proof.pop()
 
 
-class Bundle:
-    """The zip, compared byte for byte; after that its entries may be read."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._size = file.seek(0, 2)
-        self.entries: dict[str, Entry] = {}
-        if self._size > MAX_BUNDLE:
-            raise Fault("zip: more than 4 GiB")
-        directory, at = b"", 0
-        for name in NAMES:
-            header, crc, size = self._header(name, at)
-            start = at + len(header)
-            self.entries[name] = self._digest(name, start, size, crc)
-            sizes = (crc, size, size, len(name), 0, 0, 0, 0, 0o100644 << 16, at)
-            directory += _CENTRAL.pack(b"PK\1\2", 3 << 8 | 20, 20, 0, 0, 0, 0x21, *sizes) + name.encode()
-            at = start + size
-        count = len(NAMES)
-        end = directory + _END.pack(b"PK\5\6", 0, 0, count, count, len(directory), at, 0)
-        if self._size != at + len(end) or self._read(at, len(end)) != end:
-            raise Fault("zip: what follows the entries is not their directory, or not only that")
-
-    def _header(self, name: str, at: int) -> tuple[bytes, int, int]:
-        found = self._read(at, _LOCAL.size + len(name))
-        if len(found) < _LOCAL.size + len(name):
-            raise Fault(f"zip: ends before {name}")
-        crc, size = _LOCAL.unpack_from(found)[6:8]
-        numbers = (20, 0, 0, 0, 0x21, crc, size, size, len(name), 0)
-        if found != _LOCAL.pack(b"PK\3\4", *numbers) + name.encode():
-            raise Fault(f"zip: the header at byte {at} is not that of {name}, stored, as the format has it")
-        if at + len(found) + size > self._size:
-            raise Fault(f"zip: {name} is said to have {size} bytes, more than the file holds")
-        return found, crc, size
-
-    def _digest(self, name: str, start: int, size: int, crc: int) -> Entry:
-        digest, computed = sha256(), 0
-        for chunk in self._chunks(start, size):
-            digest.update(chunk)
-            computed = binascii.crc32(chunk, computed)
-        if computed != crc:
-            raise Fault(f"zip: the checksum of {name} does not match")
-        return Entry(start, size, digest.hexdigest())
-
-    def _read(self, at: int, count: int) -> bytes:
-        self._file.seek(at)
-        return self._file.read(count)
-
-    def chunks(self, name: str, most: int = CHUNK) -> Iterator[bytes]:
-        """The data of an entry, ``most`` bytes at a time."""
-        return self._chunks(self.entries[name].offset, self.entries[name].size, most)
-
-    def _chunks(self, at: int, size: int, most: int = CHUNK) -> Iterator[bytes]:
-        end = at + size
-        while at < end:
-            chunk = self._read(at, min(most, end - at))
-            if not chunk:
-                raise Fault("zip: the file became shorter while it was read")
-            at += len(chunk)
-            yield chunk
-
-    def read(self, name: str) -> bytes:
-        """The whole of a small entry."""
-        if self.entries[name].size > MAX_SMALL:
-            raise Fault(f"{name}: larger than it can be")
-        return b"".join(self.chunks(name))
-
-    def read_text(self, name: str) -> str:
-        """The same, as text."""
-        try:
-            return self.read(name).decode("utf-8")
-        except UnicodeError:
-            raise Fault(f"{name}: not UTF-8") from None
-
-    def lines(self, name: str) -> Iterator[bytes]:
-        """The lines of an entry without their newlines, one after the other."""
-        rest = b""
-        for chunk in self.chunks(name):
-            *whole, rest = (rest + chunk).split(b"\n")
-            if len(rest) > MAX_LINE:
-                raise Fault(f"{name}: a line longer than any can be")
-            yield from whole
-        if rest:
-            raise Fault(f"{name}: the last line has no newline")
+def _root(index: int, size: int, leaf: bytes, proof: list[bytes]) -> bytes:
+    if size == 1:
+        return leaf
+    left, h = _left_and_h(size, proof)
+    if index < left:
+        return node_hash(_root(index, left, leaf, proof), h)
+    return node_hash(h, _root(index - left, size - left, leaf, proof))
 
 
-def check_manifest(bundle: Bundle, checkpoint: Checkpoint) -> str:
-    """The manifest is the one that follows from the entries; gives the run's id."""
-    if bundle.entries["README.txt"].sha256 != README_SHA256:
-        raise Fault("README.txt: not the text of version 1")
-    text = bundle.read_text("manifest.json")
-    found = parse_json(text.removesuffix("\n"), "manifest.json")
-    run_id = found.get("run_id") if isinstance(found, dict) else None
-    if not isinstance(run_id, str) or not re.fullmatch(ID, run_id):
-        raise Fault("manifest.json: names no run")
-    files = {name: entry.sha256 for name, entry in bundle.entries.items() if name != "manifest.json"}
-    made = {"bundle": 1, "files": files, "ledger": checkpoint.origin, "run_id": run_id, "size": checkpoint.size}
-    if canonical(made) + "\n" != text:
-        raise Fault("manifest.json: not the one that follows from the entries and the checkpoint")
-    return run_id
+def _roots(size1: int, size2: int, known: bytes | None, proof: list[bytes]) -> tuple[bytes, bytes]:
+    if size1 == size2 and known is not None:
+        return known, known
+    left, h = _left_and_h(size2, proof)
+    if size1 == size2:
+        return h, h
+    if size1 <= left:
+        old, new = _roots(size1, left, known, proof)
+        return old, node_hash(new, h)
+    old, new = _roots(size1 - left, size2 - left, None, proof)
+    return node_hash(h, old), node_hash(h, new)
 
 
-_leaves_form = re.compile(b"(?:[0-9a-f]{64}\n)*+").fullmatch
+# --- Check 5: the events (section 1, "Envelope"; section 6, "A line of events.jsonl") --------------
 
-
-def leaves(bundle: Bundle, size: int) -> Iterator[bytes]:
-    """The leaf hashes of positions 1 to ``size``, as leaves.txt lists them."""
-    if bundle.entries["leaves.txt"].size != 65 * size:
-        raise Fault(f"leaves.txt: not {size} lines of 64 hex digits")
-    for chunk in bundle.chunks("leaves.txt", 65 * 8192):
-        if not _leaves_form(chunk):
-            raise Fault("leaves.txt: not 64 hex digits a line")
-        hashes = bytes.fromhex(chunk.decode())
-        for at in range(0, len(hashes), 32):
-            yield hashes[at : at + 32]
-
-
-def roots_at(bundle: Bundle, checkpoint: Checkpoint, sizes: Iterable[int]) -> dict[int, bytes]:
-    """The roots over the first leaves, at each of ``sizes``; all leaves must give the signed root."""
-    tree, wanted, found = Tree(), set(sizes), dict[int, bytes]()
-    for leaf in leaves(bundle, checkpoint.size):
-        tree.add(leaf)
-        if tree.size in wanted:
-            found[tree.size] = tree.root()
-    if tree.root() != checkpoint.root:
-        raise Fault("leaves.txt: the leaf hashes do not give the signed root")
-    return found
-
-
-# --- the events ------------------------------------------------------------------------------------
-
-ID = "[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
 LEDGER = "$ledger"
-_HEX, _NUMBER = "[0-9a-f]{64}", "([1-9][0-9]{0,15})"
-_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z)"
-# The 13 members of an envelope in the one form that they have as canonical JSON.
-_ENVELOPE = (
-    rf'{{"content_commitment":(?:null|"({_HEX})"),"event_id":"([0-9a-f-]{{36}})","ledger":"([A-Za-z0-9][A-Za-z0-9._/-]{{0,254}})",'
-    rf'"payload_sha256":"({_HEX})","position":{_NUMBER},"recorded_at":"{_TIME}",'
-    rf'(?:"request_id":null,"request_version":null|"request_id":"({ID})","request_version":{_NUMBER}),'
-    rf'"run_id":"({ID}|\$ledger)","run_version":{_NUMBER},"schema":{_NUMBER},"type":"([A-Z][A-Za-z]{{0,63}})","v":1}}'
+ID = "[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
+_HEX, _NUMBER = "[0-9a-f]{64}", "[1-9][0-9]{0,15}"
+_MEMBERS = (  # of an envelope, all 13, as they stand in canonical JSON
+    rf'"content_commitment":(?:null|"(?P<content_commitment>{_HEX})")',
+    r'"event_id":"(?P<event_id>[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"',
+    r'"ledger":"(?P<ledger>[A-Za-z0-9][A-Za-z0-9._/-]{0,254})"',
+    rf'"payload_sha256":"(?P<payload_sha256>{_HEX})"',
+    rf'"position":(?P<position>{_NUMBER})',
+    r'"recorded_at":"(?P<recorded_at>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z)"',
+    rf'"request_id":(?:null,"request_version":null|"(?P<request_id>{ID})","request_version":(?P<request_version>{_NUMBER}))',
+    rf'"run_id":"(?P<run_id>{ID}|\$ledger)"',
+    rf'"run_version":(?P<run_version>{_NUMBER})',
+    r'"schema":(?P<schema>[1-9][0-9]{0,8})',
+    r'"type":"(?P<type>[A-Z][A-Za-z]{0,63})"',
+    r'"v":1',
 )
-_envelope_form = re.compile(_ENVELOPE).fullmatch
-_after_content_form = re.compile(
-    rf',"encoding":(?:null|"(utf-8|base64)"),"envelope":({_ENVELOPE}),"payload":({{.*}}),"salt":(?:null|"({_HEX})")}}'
+ENVELOPE = r"\{" + ",".join(_MEMBERS) + r"\}"
+_after_content = re.compile(
+    rf',"encoding":(?:null|"(?P<encoding>utf-8|base64)"),"envelope":(?P<envelope>{ENVELOPE}),"payload":(?P<payload>\{{.*\}}),'
+    rf'"salt":(?:null|"(?P<salt>{_HEX})")\}}'
 ).fullmatch
-TERMINAL = {"RunCompleted", "RunBlocked", "RunAbandoned"}
-AFTER_TERMINAL = {"ReportIssued", "GradesRecorded"}
-ABSENT, PRESENT, MISSING, ERASED = range(4)
 
 
-class Envelope(NamedTuple):
-    """Identity and order of an event: what its leaf is the hash of. ``v`` is 1."""
-
-    content_commitment: str | None
-    event_id: str
-    ledger: str
-    payload_sha256: str
-    position: int
-    recorded_at: str
-    request_id: str | None
-    request_version: int | None
-    run_id: str
-    run_version: int
-    schema: int
-    type: str
-
-
-def envelope_of(groups: Sequence[Any]) -> Envelope:
-    """The envelope from what its form has matched."""
-    commitment, event_id, ledger, digest, position, time, request_id, request_version, run_id, version, schema, kind = (
-        groups
-    )
-    of_request = int(request_version) if request_version else None
-    order = (int(position), time, request_id, of_request, run_id, int(version))
-    return Envelope(commitment, event_id, ledger, digest, *order, int(schema), kind)
-
-
-class Event(NamedTuple):
-    """A line of events.jsonl."""
-
-    envelope: Envelope
-    payload: dict[str, Any]
-    leaf: bytes
-    has_content: bool
+Event = dict[str, Any]  # the envelope's members, and encoding, payload, leaf
 
 
 def parse_event(line: bytes) -> Event:
-    """Take a line apart and hold payload and content against the envelope. Raises ``Fault``, ``ValueError``."""
-    text = line.decode("utf-8")
-    content, end = _decode_first(text, 11)
-    match = _after_content_form(text, end)
-    if match is None or text[:end] != '{"content":' + canonical(content):
+    """Check 5, of one line alone. Raises ``Fault``, or what Python raises for values of other types."""
+    text = line.decode()
+    content, end = _decode(text, len('{"content":'))
+    match = _after_content(text, end)
+    if match is None or text[:end] != '{"content":' + _encode(content):
         raise Fault("not the five members of an event, or not the 13 of its envelope, in their one form")
-    encoding, encoded, *groups, payload, salt = match.groups()
-    envelope = envelope_of(groups)
-    if sha256(payload.encode()).hexdigest() != envelope.payload_sha256:
-        raise Fault("payload: edited, its digest is not the envelope's")
-    if encoding is not None:
-        body = str.encode(content) if encoding == "utf-8" else strict_base64(content)
-        if sha256(b"\2" + bytes.fromhex(salt or "") + body).hexdigest() != envelope.content_commitment:
-            raise Fault("content: edited, it is not what the envelope committed to")
-    elif content is not None or salt is not None:
-        raise Fault("content or salt: there without an encoding")
-    return Event(envelope, parse_json(payload, "payload"), leaf_hash(encoded.encode()), content is not None)
-
-
-class Record:
-    """What the events, taken in order, have shown so far."""
-
-    def __init__(self, run_id: str, checkpoint: Checkpoint) -> None:
-        self.run_id, self.origin = run_id, checkpoint.origin
-        self.versions = Counter({run_id: 0, LEDGER: 0})
-        self.request_versions: Counter[str] = Counter()
-        self.recorded_at = ""
-        self.contents = bytearray(checkpoint.size + 1)
-        """By position: ABSENT, PRESENT, MISSING or ERASED."""
-        self.issued: set[tuple[str, str, str, int]] = set()
-        self.counts = Counts({})
-
-    def take(self, event: Event) -> None:
-        """The next event, whose leaf has been found in its place."""
-        envelope, run_id = event.envelope, event.envelope.run_id
-        if envelope.ledger != self.origin or run_id not in self.versions:
-            raise Fault("an event of another ledger or another run")
-        self.versions[run_id] += 1
-        if envelope.run_version != self.versions[run_id]:
-            raise Fault(f"run_version: {envelope.run_version} where {self.versions[run_id]} is next in its stream")
-        if (request_id := envelope.request_id) is not None:
-            self.request_versions[request_id] += 1
-            if envelope.request_version != self.request_versions[request_id]:
-                raise Fault(f"request_version: {self.request_versions[request_id]} is next for this request")
-        if envelope.recorded_at < self.recorded_at:
-            raise Fault("recorded_at: earlier than the event before")
-        self.recorded_at = envelope.recorded_at
-        if envelope.content_commitment is not None:
-            self.contents[envelope.position] = PRESENT if event.has_content else MISSING
-        if run_id == LEDGER:
-            self._take_of_ledger(envelope, event.payload)
-        else:
-            self._take_of_run(envelope, event.payload)
-
-    def _take_of_ledger(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        if (envelope.type == "LedgerCreated") != (envelope.position == 1):
-            raise Fault("LedgerCreated stands at position 1, and nowhere else")
-        if envelope.type == "ContentRedacted":
-            for position in payload["positions"]:
-                if not 1 <= position < envelope.position:
-                    raise Fault(f"redacts position {position}, which did not stand before it")
-                if self.contents[position] == PRESENT:
-                    raise Fault(f"content of position {position}: present, although it was redacted here")
-                if self.contents[position] == MISSING:
-                    self.contents[position] = ERASED
-
-    def _take_of_run(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        if envelope.type == "ReportIssued":
-            self.issued.add((payload["kind"], payload["format"], payload["sha256"], payload["as_of_position"]))
-            return
-        if envelope.type == "RunStarted":  # a run that was blocked may start again: what counts begins there
-            self.counts = Counts(payload)
-        if envelope.type not in AFTER_TERMINAL:
-            self.counts.take(envelope, payload)
-
-    def finish(self) -> None:
-        """What can only be said once all events were taken."""
-        missing = self.contents.find(MISSING)
-        if missing >= 0:
-            raise Fault(f"position {missing}, content: redacted without authority, no event orders its erasure")
-        if not self.counts.run:
-            raise Fault("events.jsonl: no RunStarted event of the run")
+    event: Event = match.groupdict()
+    payload, salt = event["payload"].encode(), event["salt"]
+    edited = sha256(payload).hexdigest() != event["payload_sha256"]
+    require(not edited, "payload: edited, its digest is not the envelope's")
+    if event["encoding"] is None:
+        require(content is None and salt is None, "content or salt: there without an encoding")
+    else:
+        body = str.encode(content) if event["encoding"] == "utf-8" else strict_base64(content)
+        committed = sha256(b"\2" + bytes.fromhex(salt or "") + body).hexdigest()
+        require(committed == event["content_commitment"], "content: edited, it is not what the envelope committed to")
+    event["payload"], event["leaf"] = parse_json(payload, "payload"), leaf_hash(event["envelope"].encode())
+    event["position"] = int(event["position"])
+    return event
 
 
 def check_events(bundle: Bundle, checkpoint: Checkpoint, record: Record) -> None:
-    """Each line is an event of the run or of the ledger, in order of position, and is the leaf in that place."""
-    listed, before = leaves(bundle, checkpoint.size), 0
+    """Check 5: positions rise from 1 on, and each event is the leaf in its place. ``record`` does 6 and 7."""
+    leaves, before = read_leaves(bundle, checkpoint.size), 0
     for number, line in enumerate(bundle.lines("events.jsonl"), start=1):
         try:
             event = parse_event(line)
-            position = event.envelope.position
+            position = event["position"]
             if not before < position <= checkpoint.size or (number == 1 and position != 1):
                 raise Fault(f"position {position}: reordered, doubled, or beyond the checkpoint")
-            for _ in range(before, position - 1):
-                next(listed)
-            if next(listed) != event.leaf:
+            if next(islice(leaves, position - before - 1, None)) != event["leaf"]:
                 raise Fault(f"position {position}: its envelope is not the leaf in leaves.txt")
             record.take(event)
         except Fault as fault:
@@ -649,219 +481,258 @@ def check_events(bundle: Bundle, checkpoint: Checkpoint, record: Record) -> None
         except (ValueError, RecursionError, LookupError, TypeError) as error:
             raise Fault(f"events.jsonl, line {number}: not an event of the format ({type(error).__name__})") from None
         before = position
-    record.finish()
+    missing = record.contents.find(MISSING)
+    require(missing < 0, f"position {missing}, content: redacted without authority, no event orders its erasure")
+    require(record.counts.run, "events.jsonl: no RunStarted event of the run")
 
 
-# --- the report ------------------------------------------------------------------------------------
+# --- Checks 6 and 7: order, and what was erased (section 1, "Envelope"; section 7) -----------------
+
+ABSENT, PRESENT, MISSING, ERASED = range(4)
+
+
+class Record:
+    """What the events of the bundle, taken in order, have shown so far."""
+
+    def __init__(self, run_id: str, checkpoint: Checkpoint) -> None:
+        self.run_id, self.origin, self.recorded_at = run_id, checkpoint.origin, ""
+        self.versions: Counter[Any] = Counter({run_id: 0, LEDGER: 0})  # of these two, and of requests
+        self.contents = bytearray(checkpoint.size + 1)  # by position: ABSENT, PRESENT, MISSING or ERASED
+        self.issued: set[tuple[str, str, str, int]] = set()
+        self.counts = Counts({})
+
+    def take(self, event: Event) -> None:
+        """The next event, whose leaf has been found in its place."""
+        self.check_order(event)
+        if event["content_commitment"] is not None:
+            self.contents[event["position"]] = PRESENT if event["encoding"] else MISSING
+        kind, payload = event["type"], event["payload"]
+        if event["run_id"] == LEDGER:
+            if kind == "ContentRedacted":
+                self.check_erasures(payload["positions"], event["position"])
+        elif kind == "ReportIssued":
+            self.issued.add((payload["kind"], payload["format"], payload["sha256"], payload["as_of_position"]))
+        elif kind != "GradesRecorded":
+            if kind == "RunStarted":  # a run that was blocked may start again: what counts begins there
+                self.counts = Counts(payload)
+            self.counts.take(event)
+
+    def check_order(self, event: Event) -> None:
+        """Check 6."""
+        run_id, request = event["run_id"], (event["run_id"], event["request_id"])
+        if event["ledger"] != self.origin or run_id not in self.versions:
+            raise Fault("an event of another ledger or another run")
+        born = event["position"] == 1
+        if (event["type"] == "LedgerCreated") != born or (born and run_id != LEDGER):
+            raise Fault("LedgerCreated stands at position 1, and nowhere else")
+        self.versions[run_id] += 1
+        if int(event["run_version"]) != self.versions[run_id]:
+            raise Fault(f"run_version: {event['run_version']} where {self.versions[run_id]} is next in its stream")
+        if event["request_id"] is not None:
+            self.versions[request] += 1
+            if int(event["request_version"]) != self.versions[request]:
+                raise Fault(f"request_version: {self.versions[request]} is next for this request")
+        if event["recorded_at"] < self.recorded_at:
+            raise Fault("recorded_at: earlier than the event before")
+        self.recorded_at = event["recorded_at"]
+
+    def check_erasures(self, positions: list[int], position: int) -> None:
+        """Check 7 of an event that orders them; what is missing without one is found in the end."""
+        for erased in positions:
+            require(1 <= erased < position, f"redacts position {erased}, which did not stand before it")
+            present = self.contents[erased] == PRESENT
+            require(not present, f"content of position {erased}: present, although it was redacted here")
+            if self.contents[erased] == MISSING:
+                self.contents[erased] = ERASED
+
+
+# --- Checks 8 to 10: the reports (section 1, "Counts"; section 6, "What the report must say") ------
+
+TERMINAL = {"RunCompleted": None, "RunBlocked": "blocked", "RunAbandoned": "abandoned"}  # and their outcomes
+CALLS = {"started": "ModelCallStarted", "answered": "ModelCalled", "failed": "ModelCallFailed"}
+OPEN = ("not_started", "incomplete")
+SEVEN = ("accepted_first", "accepted_after_retry", "fallback_records", "leak_rejected", "rejected", *OPEN)
 
 
 class Counts:
-    """What the events of the run add up to, from its last RunStarted to its terminal event."""
+    """What the run's events add up to, from its last RunStarted to the first that ends it."""
 
     def __init__(self, run: dict[str, Any]) -> None:
-        self.run = run
-        self.outcome, self.ended, self.position = "incomplete", False, 0
-        self.stage: dict[str, str] = {}
-        """By request: ``not_started`` or ``incomplete``; gone once it has its result."""
+        self.run, self.position = run, 0  # the payload of RunStarted; the position of the last event that counts
+        self.outcome, self.ended = "incomplete", False
+        self.ended_with: dict[str, int] | None = None
+        self.newer = False  # a payload is of a later schema than this program knows: nothing can be counted
+        self.requests: dict[str, str] = {}  # of each that was accepted, which of the SEVEN it is
         self.retried: set[str] = set()
         self.number: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.decisions: Counter[tuple[str, str]] = Counter()
-        self.ended_with: dict[str, int] | None = None
-        self.newer = False
-        """Some payload is of a later version than this program knows, so nothing can be counted."""
 
-    def take(self, envelope: Envelope, payload: dict[str, Any]) -> None:
+    def take(self, event: Event) -> None:
         """The next event of the run."""
-        kind, request_id = envelope.type, envelope.request_id
         if self.ended:
             return
-        self.position = envelope.position
-        self.newer = self.newer or envelope.schema != 1
-        if self.newer:
-            return
-        if request_id is not None:
-            self._take_of_request(kind, request_id, payload)
-        elif kind in TERMINAL:
+        kind, payload = event["type"], event["payload"]
+        self.position, self.newer = event["position"], self.newer or event["schema"] != "1"
+        if kind in TERMINAL:
             self.ended, self.ended_with = True, payload.get("counts")
-            outcomes = {"RunBlocked": "blocked", "RunAbandoned": "abandoned"}
-            self.outcome = outcomes.get(kind) or payload["outcome"]
-        elif kind in ("RequestRejected", "LeakRejected"):
-            self.number["rejected" if kind == "RequestRejected" else "leak_rejected"] += 1
+            self.outcome = TERMINAL[kind] or payload.get("outcome")
+        elif not self.newer:
+            self.number[kind] += 1
+            self.take_of_request(kind, event["request_id"], payload)
 
-    def _take_of_request(self, kind: str, request_id: str, payload: dict[str, Any]) -> None:
+    def take_of_request(self, kind: str, request_id: str, payload: dict[str, Any]) -> None:
+        """What the next event says of its request; only the first result of one that was accepted counts."""
+        is_open = self.requests.get(request_id) in OPEN
         if kind == "RequestAccepted":
-            self.stage[request_id] = "not_started"
+            self.requests.setdefault(request_id, "not_started")
         elif kind == "ModelCallStarted":
-            self.number["started"] += 1
-            if request_id in self.stage:
-                self.stage[request_id] = "incomplete"
-                if payload["turn"] == 2:
-                    self.retried.add(request_id)
-        elif kind == "ModelCalled":
-            self.number["answered"] += 1
+            if is_open:
+                self.requests[request_id] = "incomplete"
+            if payload["turn"] == 2:
+                self.retried.add(request_id)
         elif kind == "ModelCallFailed":
-            self.number.update(failed=1, outcome_unknown=payload["outcome_unknown"])
-        elif kind in ("OutputAccepted", "FallbackApplied") and self.stage.pop(request_id, ""):
-            self.number["retry_used_records"] += request_id in self.retried
-            self.retried.discard(request_id)
-            if kind == "FallbackApplied":
-                self.number["fallback_records"] += 1
-                self.errors[payload["code"]] += 1
-            else:
-                self._take_decision(payload)
-
-    def _take_decision(self, payload: dict[str, Any]) -> None:
-        self.number["accepted_first" if payload["turn"] == 1 else "accepted_after_retry"] += 1
-        flags = [name for name in ("blocked_by_policy", "requires_human_approval") if payload[name]]
-        for column in ("total", *(flags or ["neither"])):
-            self.decisions[payload["risk_level"], column] += 1
-
-    def seven(self) -> dict[str, int]:
-        """``requests`` and the seven outcomes that add up to it."""
-        stages = Counter(self.stage.values())
-        names = ("accepted_first", "accepted_after_retry", "fallback_records", "leak_rejected", "rejected")
-        counted = {name: self.number[name] for name in names}
-        counted |= {name: stages[name] for name in ("not_started", "incomplete")}
-        return {"requests": sum(counted.values()), **counted}
+            self.number["outcome_unknown"] += payload["outcome_unknown"]
+        elif kind == "FallbackApplied" and is_open:
+            self.requests[request_id] = "fallback_records"
+            self.errors[payload["code"]] += 1
+        elif kind == "OutputAccepted" and is_open:
+            self.requests[request_id] = "accepted_first" if payload["turn"] == 1 else "accepted_after_retry"
+            flags = [name for name in ("blocked_by_policy", "requires_human_approval") if payload[name]]
+            for column in ("total", *(flags or ["neither"])):
+                self.decisions[payload["risk_level"], column] += 1
 
     def members(self) -> dict[str, Any]:
-        """The members of report.json that must follow from the events.
+        """The members of report.json that follow from the events; those of its ``calls`` with a dot.
 
-        Not among them are tokens, latencies, costs, facets, first errors, allowances, refusals, models,
-        policies, failures and suspected truncations: their digest was recorded when the report was issued, and
-        `replay-ledger report` makes them again.
+        The others (tokens, latencies, costs and more) rest on the digest that was recorded when the report was
+        issued; `replay-ledger report` makes them again.
         """
-        seven = self.seven()
-        accepted = seven["accepted_first"] + seven["accepted_after_retry"]
+        number, seven = self.number, Counter(self.requests.values())
+        seven.update(leak_rejected=number["LeakRejected"], rejected=number["RequestRejected"])
+        requests, accepted = seven.total(), seven["accepted_first"] + seven["accepted_after_retry"]
         columns = ("total", "blocked_by_policy", "requires_human_approval", "neither")
         levels = ("low", "medium", "high", "critical")
         facts = ("candidate_id", "candidate_variant_id", "prompt_profile", "model", "endpoint")
         return {
-            **seven,
+            "requests": requests,
+            **{name: seven[name] for name in SEVEN},
             **{name: self.run.get(name) for name in facts},
             "outcome": self.outcome,
-            "valid": self.outcome == "completed" and 0 < accepted == seven["requests"],
+            "valid": self.outcome == "completed" and 0 < accepted == requests,
             "results": accepted + seven["fallback_records"],
             "external_error_records": seven["fallback_records"],
-            "retry_used_records": self.number["retry_used_records"],
+            "retry_used_records": sum(self.requests.get(name, OPEN[0]) not in OPEN for name in self.retried),
             "unreadable": 0,
             "errors": dict(self.errors),
             "decisions": {"by_risk_level": {row: {c: self.decisions[row, c] for c in columns} for row in levels}},
+            **{f"calls.{name}": number[kind] for name, kind in CALLS.items()},
+            "calls.outcome_unknown": number["outcome_unknown"],
         }
 
 
 def check_report(bundle: Bundle, record: Record, report: dict[str, Any], unproven: list[str]) -> None:
-    """The three reports were issued, as of the run's last event, and report.json's counts follow from the events."""
-    counts = record.counts
-    for name, kind, form in (
-        ("report.json", "report", "json"),
-        ("results.jsonl", "results", "jsonl"),
-        ("report.html", "report", "html"),
-    ):
-        if (kind, form, bundle.entries[name].sha256, counts.position) not in record.issued:
-            raise Fault(f"{name}: no ReportIssued event of the run names these bytes, as of its last event")
+    """Checks 8 and 10."""
+    counts, calls = record.counts, report.get("calls")
+    for name, (kind, form) in REPORTS.items():
+        issued = (kind, form, bundle.sha256[name], counts.position) in record.issued
+        require(issued, f"{name}: no ReportIssued event of the run names these bytes, as of its last event")
     if counts.newer:
         unproven.append("that report.json's counts follow from the events: a newer verify.py is needed to count them")
         return
-    if counts.ended_with is not None and counts.ended_with != counts.seven():
-        raise Fault("the counts that the run ended with are not what its events add up to")
-    made = {"run_id": record.run_id, **counts.members()}
+    made, said = {"run_id": record.run_id, **counts.members()}, dict(report)
+    ended_with = {name: made[name] for name in ("requests", *SEVEN)}
+    agreed = counts.ended_with is None or canonical(counts.ended_with) == canonical(ended_with)
+    require(agreed, "the counts that the run ended with are not what its events add up to")
+    said |= {f"calls.{name}": value for name, value in calls.items()} if isinstance(calls, dict) else {}
     for name, value in made.items():
-        if name not in report or canonical(report[name]) != canonical(value):
-            raise Fault(f"report.json: {name} does not follow from the events")
-    if sum(1 for _ in bundle.lines("results.jsonl")) != made["results"]:
-        raise Fault("results.jsonl: not as many results as the events have")
-    calls = report.get("calls")
-    for name in ("started", "answered", "failed", "outcome_unknown"):
-        if not isinstance(calls, dict) or canonical(calls.get(name)) != str(counts.number[name]):
-            raise Fault(f"report.json: calls.{name} does not follow from the events")
+        same = name in said and canonical(said[name]) == canonical(value)
+        require(same, f"report.json: {name} does not follow from the events")
+    results = sum(1 for _ in bundle.lines("results.jsonl"))
+    require(results == made["results"], "results.jsonl: not as many results as the events have")
 
 
-def parse_report(bundle: Bundle) -> tuple[dict[str, Any], int, str]:
-    """report.json, and the position and root that it says it was made at."""
-    text = bundle.read_text("report.json")
-    report = parse_json(text.removesuffix("\n"), "report.json")
-    as_of = report.get("as_of") if isinstance(report, dict) else None
-    if not text.endswith("}\n") or not isinstance(as_of, dict):
-        raise Fault("report.json: not a report and a newline")
-    position, root = as_of.get("position"), as_of.get("root")
-    if type(position) is not int or not isinstance(root, str) or canonical(as_of.get("size")) != str(position):
-        raise Fault("report.json: as_of names no position")
-    return report, position, root
+def check_as_of(bundle: Bundle, checkpoint: Checkpoint, report: dict[str, Any], position: int) -> None:
+    """Check 9; ``position`` is that of the last event that counts."""
+    root = root_over(islice(read_leaves(bundle, checkpoint.size), position)).hex()
+    same = canonical(report.get("as_of")) == canonical({"position": position, "root": root, "size": position})
+    require(same, "report.json: as_of is not the run's last event and the root there")
 
 
-# --- a proof for one event (C2SP tlog-proof) -------------------------------------------------------
-
-PROOF_BEGINS = b"c2sp.org/tlog-proof@v1\n"
-
-
-def check_proof(data: bytes, keys: Sequence[Key]) -> tuple[Checkpoint, Envelope]:
-    """The event's envelope, which the proof carries as extra data, is a leaf of the tree that was signed."""
-    head, _, note = data.partition(b"\n\n")
-    checkpoint = open_checkpoint(note, keys)
-    lines = head.decode("ascii", "replace").split("\n")
-    if (
-        not data.startswith(PROOF_BEGINS + b"extra ")
-        or len(lines) < 3
-        or not re.fullmatch("index (0|[1-9][0-9]{0,15})", lines[2])
-    ):
-        raise Fault("proof: not the lines of a proof with its event: c2sp.org/tlog-proof@v1, extra, index")
-    encoded, index = strict_base64(lines[1][6:]), int(lines[2][6:])
-    verify_inclusion(index, checkpoint.size, leaf_hash(encoded), [strict_base64(x) for x in lines[3:]], checkpoint.root)
-    match = _envelope_form(encoded.decode("ascii", "replace"))
-    envelope = envelope_of(match.groups()) if match else None
-    if envelope is None or envelope.position != index + 1 or envelope.ledger != checkpoint.origin:
-        raise Fault("proof: the event is not one of this ledger, in this position")
-    return checkpoint, envelope
-
-
-# --- the verdict -----------------------------------------------------------------------------------
-
-NEVER_PROVEN = (
-    "that every true event was recorded: what was left out beforehand leaves no trace here",
-    "that what was recorded is true: the record shows what was written, not that it was so",
-    "the hour: recorded_at is the ledger's own claim",
-)
+# --- All checks, and the verdict (section 6, "What a verifier checks") -----------------------------
 
 
 class Verdict:
-    """What was found to hold, what is open, and in one line what it is about."""
+    """What was found to hold, what is open, what can never be proven; and in one line what it is about."""
 
     def __init__(self, about: str) -> None:
-        self.about = about
-        self.proven: list[str] = []
-        self.unproven: list[str] = []
-        self.never_proven = list(NEVER_PROVEN)
+        self.about, self.proven, self.unproven = about, list[str](), list[str]()
+        self.never_proven = [
+            "that every true event was recorded: what was left out beforehand leaves no trace here",
+            "that what was recorded is true: the record shows what was written, not that it was so",
+            "the hour: recorded_at is the ledger's own claim",
+        ]
 
     def lines(self) -> Iterator[str]:
         """The verdict in words."""
         yield f"{'INCOMPLETE' if self.unproven else 'PASS'}  {self.about}"
-        for title, items in (
-            ("Proven:", self.proven),
-            ("Not proven:", self.unproven),
-            ("What this can never prove:", self.never_proven),
-        ):
+        titles = ("Proven:", "Not proven:", "What this can never prove:")
+        for title, items in zip(titles, (self.proven, self.unproven, self.never_proven), strict=True):
             yield from ["", title, *(f"  - {item}" for item in items)] if items else []
 
 
-def check_anchor(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | None, args: argparse.Namespace) -> None:
-    """Hold the signed tree against the checkpoint that the caller kept. ``roots_at`` has compared a smaller one."""
+def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None, args: argparse.Namespace) -> Verdict:
+    """All checks of an audit bundle, by their numbers."""
+    bundle = Bundle(file)  # 1
+    checkpoint = open_checkpoint(bundle.read("checkpoint.txt"), keys)  # 2
+    run_id = check_manifest(bundle, checkpoint)  # 3
+    root = root_over(read_leaves(bundle, checkpoint.size))
+    require(root == checkpoint.root, "leaves.txt: the leaf hashes do not give the signed root")  # 4
+    record, verdict = Record(run_id, checkpoint), Verdict(f"run {run_id} of {shown(checkpoint.origin)}")
+    check_events(bundle, checkpoint, record)  # 5, 6, 7
+    report = bundle.read_object("report.json")
+    check_report(bundle, record, report, verdict.unproven)  # 8, 10
+    check_as_of(bundle, checkpoint, report, record.counts.position)  # 9
+    of_run, of_ledger = record.versions[run_id], record.versions[LEDGER]
+    verdict.proven += [
+        f"the key {checkpoint.signer} signed these {checkpoint.size} events, in this order",
+        f"{of_run} of them are of this run and {of_ledger} of the ledger itself, each whole and unaltered",
+        f"each content that is here is what was recorded; erased by order of an event: {record.contents.count(ERASED)}",
+        "the three reports are those that were issued, and report.json's counts follow from the events",
+    ]
+    if others := checkpoint.size - of_run - of_ledger:
+        verdict.never_proven.append(
+            f"what the other {others} events are, of which only the hashes are here: all are said to be of other runs,"
+            " and the newest events of this run, or of the ledger, could be among them (earlier ones cannot)"
+        )
+    if not record.counts.ended:
+        verdict.unproven.append("that the run is over: it has no terminal event, so nobody knows what was to come")
+    if pinned is not None and pinned.size < checkpoint.size:
+        root = root_over(islice(read_leaves(bundle, checkpoint.size), pinned.size))
+    check_pinned(verdict, checkpoint, pinned, root, args)
+    return verdict
+
+
+def check_pinned(
+    verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | None, root: bytes, args: argparse.Namespace
+) -> None:
+    """Hold the signed tree against the checkpoint that the caller kept; ``root`` is that at its size, if smaller."""
     if pinned is None:
         verdict.unproven.append(
             "that this is the history others were shown: no checkpoint that you kept was given (--checkpoint),"
             " and whoever holds the key can sign another history"
         )
         return
-    if pinned.origin != checkpoint.origin:
-        raise Fault("your checkpoint is of another ledger")
-    if pinned.size > checkpoint.size:
-        if args.consistency is None:
-            verdict.unproven.append(
-                f"that the ledger went on from here to your checkpoint of {pinned.size} events: that takes"
-                f" --consistency FILE, made by `replay-ledger prove --consistency {checkpoint.size} {pinned.size}`"
-            )
-            return
+    require(pinned.origin == checkpoint.origin, "your checkpoint is of another ledger")
+    if pinned.size <= checkpoint.size:
+        require(root == pinned.root, f"forked: the first {pinned.size} events are not those of your checkpoint")
+    elif args.consistency is None:
+        verdict.unproven.append(
+            f"that the ledger went on from here to your checkpoint of {pinned.size} events: that takes"
+            f" --consistency FILE, made by `replay-ledger prove --consistency {checkpoint.size} {pinned.size}`"
+        )
+        return
+    else:
         lines = read_small(args.consistency).decode("ascii", "replace").splitlines()
         try:
             proof = [strict_base64(line) for line in lines]
@@ -877,77 +748,58 @@ def check_anchor(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | 
         )
 
 
-def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None, args: argparse.Namespace) -> Verdict:
-    """All checks of an audit bundle."""
-    bundle = Bundle(file)
-    checkpoint = open_checkpoint(bundle.read("checkpoint.txt"), keys)
-    run_id = check_manifest(bundle, checkpoint)
-    report, as_of, as_of_root = parse_report(bundle)
-    roots = roots_at(bundle, checkpoint, [as_of] if pinned is None else [as_of, pinned.size])
-    if pinned is not None and pinned.size <= checkpoint.size and roots[pinned.size] != pinned.root:
-        raise Fault(f"forked: the first {pinned.size} events are not those of your checkpoint")
-    record, verdict = Record(run_id, checkpoint), Verdict(f"run {run_id} of {shown(checkpoint.origin)}")
-    check_events(bundle, checkpoint, record)
-    check_report(bundle, record, report, verdict.unproven)
-    if as_of != record.counts.position or roots[as_of].hex() != as_of_root:
-        raise Fault("report.json: as_of is not the run's last event and the root there")
-    of_run, of_ledger = record.versions[run_id], record.versions[LEDGER]
-    verdict.proven += [
-        f"the key {checkpoint.signer.named()} signed these {checkpoint.size} events, in this order",
-        f"{of_run} of them are of this run and {of_ledger} of the ledger itself, each whole and unaltered",
-        f"each content that is here is what was recorded; erased by order of an event: {record.contents.count(ERASED)}",
-        "the three reports are those that were issued, and report.json's counts follow from the events",
-    ]
-    if others := checkpoint.size - of_run - of_ledger:
-        verdict.never_proven.append(
-            f"what the other {others} events are, of which only the hashes are here: all are said to be of other runs,"
-            " and the newest events of this run, or of the ledger, could be among them (earlier ones cannot)"
-        )
-    if not record.counts.ended:
-        verdict.unproven.append("that the run is over: it has no terminal event, so nobody knows what was to come")
-    check_anchor(verdict, checkpoint, pinned, args)
-    return verdict
+# --- A proof for one event (section 5, "Proofs") ---------------------------------------------------
+
+PROOF_BEGINS = b"c2sp.org/tlog-proof@v1\n"
 
 
-def check_one_event(
-    file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None, args: argparse.Namespace
-) -> Verdict:
-    """All checks of a proof for one event."""
-    checkpoint, envelope = check_proof(file.read(CHUNK), keys)
-    verdict = Verdict(f"event {envelope.position} of {shown(checkpoint.origin)}")
-    who = f"{envelope.type}, run {envelope.run_id}, request {envelope.request_id}, id {envelope.event_id}"
-    verdict.proven.append(f"the key {checkpoint.signer.named()} signed {checkpoint.size} events that hold this: {who}")
+def check_proof(data: bytes, keys: Sequence[Key], pinned: Checkpoint | None, args: argparse.Namespace) -> Verdict:
+    """All checks: the envelope that the proof brings along is a leaf of the tree that was signed."""
+    form = PROOF_BEGINS + rb"extra ([!-~]+)\nindex (0|[1-9][0-9]{0,15})\n((?:[!-~]+\n)*)\n((?s:.*))"
+    otherwise = "proof: not the lines of a proof with its event: c2sp.org/tlog-proof@v1, extra, index"
+    extra, index, hashes, note = require(re.fullmatch(form, data), otherwise).groups()
+    checkpoint, envelope = open_checkpoint(note, keys), strict_base64(extra.decode())
+    proof = [strict_base64(line) for line in hashes.decode().splitlines()]
+    verify_inclusion(int(index), checkpoint.size, leaf_hash(envelope), proof, checkpoint.root)
+    otherwise = "proof: the event is not one of this ledger, in this position"
+    event = require(re.fullmatch(ENVELOPE, envelope.decode("ascii", "replace")), otherwise).groupdict()
+    require(int(event["position"]) == int(index) + 1 and event["ledger"] == checkpoint.origin, otherwise)
     if pinned is not None and pinned.size < checkpoint.size:
         raise WrongUse("the checkpoint is smaller than the proof's: ask for a proof under your own")
-    if pinned is not None and pinned.size == checkpoint.size and pinned.root != checkpoint.root:
-        raise Fault("forked: your checkpoint is of another history")
-    check_anchor(verdict, checkpoint, pinned, args)
+    verdict = Verdict(f"event {event['position']} of {shown(checkpoint.origin)}")
+    who = "{type}, run {run_id}, request {request_id}, id {event_id}".format_map(event)
+    verdict.proven.append(f"the key {checkpoint.signer} signed {checkpoint.size} events that hold this: {who}")
+    check_pinned(verdict, checkpoint, pinned, checkpoint.root, args)
     return verdict
+
+
+# --- The program -----------------------------------------------------------------------------------
 
 
 def read_small(path: str) -> bytes:
     """A small file that the caller brings."""
     with open(path, "rb") as file:  # noqa: PTH123 - nothing is imported that is not needed
-        return file.read(CHUNK)
+        data = file.read(CHUNK + 1)
+    require(len(data) <= CHUNK, "a file larger than it can be")
+    return data
 
 
 def examine(args: argparse.Namespace) -> Verdict:
     """Check what the command line names."""
     try:
         keys = [parse_vkey(text) for text in args.key]
-    except Fault as fault:
-        raise WrongUse(f"--key: {fault}") from None
+    except (Fault, UnicodeError) as error:
+        raise WrongUse(f"--key: {error}") from None
     pinned = None
     if args.checkpoint is not None:
         try:
             pinned = open_checkpoint(read_small(args.checkpoint), keys)
         except Fault as fault:
             raise Fault(f"the checkpoint that you kept: {fault}") from None
-    with open(args.file, "rb") as file:  # noqa: PTH123
-        begins = file.read(len(PROOF_BEGINS))
-        file.seek(0)
-        check = check_one_event if begins == PROOF_BEGINS else check_bundle
-        return check(file, keys, pinned, args)
+    with open(args.file, "rb", buffering=CHUNK) as file:  # noqa: PTH123
+        if file.read(len(PROOF_BEGINS)) == PROOF_BEGINS:
+            return check_proof(read_small(args.file), keys, pinned, args)
+        return check_bundle(file, keys, pinned, args)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

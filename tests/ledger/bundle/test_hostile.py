@@ -203,6 +203,11 @@ def test_what_is_bent_below_is_sound_but_for_the_root_that_its_report_quotes() -
         (_envelope(4, request_id="a b"), "one form"),
         (_envelope(4, run_id="$other"), "one form"),
         (_envelope(4, position=True), "one form"),
+        (_envelope(4, event_id="0197a3c0-0000-4000-8000-000000000005"), "one form"),
+        (_envelope(4, event_id="-" * 36), "one form"),
+        (_envelope(4, schema=10**9), "one form"),
+        (_envelope(4, type="LedgerCreated"), "LedgerCreated"),
+        (_envelope(0, run_id="example-run"), "LedgerCreated"),
         (_envelope(4, type="LedgerCreated", run_id="$ledger", run_version=2), "LedgerCreated"),
         (_envelope(0, type="RunStarted"), "LedgerCreated"),
         (_payload(13, positions=[14]), "redacts position 14"),
@@ -362,6 +367,14 @@ def test_a_checkpoint_of_ones_own_that_is_none_fails_and_is_not_ignored(tmp_path
         code, said = run_main(EXAMPLE / "audit-example-run.zip", "--key", vkey(), "--checkpoint", kept)
         assert code == 1
         assert "that you kept" in said
+
+
+def test_a_file_beside_the_bundle_that_is_too_large_is_refused_and_not_read_in_part(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.txt"
+    kept.write_bytes((EXAMPLE / "pinned-checkpoint-all.txt").read_bytes() + b"\n" * 2**20)
+    code, said = run_main(EXAMPLE / "audit-example-run.zip", "--key", vkey(), "--checkpoint", kept)
+    assert code == 1
+    assert "larger than it can be" in said
 
 
 def test_a_pipe_is_no_bundle() -> None:

@@ -216,6 +216,7 @@ def _changes(report: dict[str, Any]) -> list[dict[str, Any]]:
     changes += [{"valid": not report["valid"]}, {"outcome": "unheard"}, {"run_id": "other"}, {"model": "m"}]
     changes += [{"errors": {"made_up": 1}}, {"calls": {**report["calls"], "failed": 99}}, {"calls": None}]
     changes += [{"as_of": {**report["as_of"], "root": "0" * 64}}, {"as_of": None}, {"as_of": {"position": True}}]
+    changes += [{"as_of": {**report["as_of"], "more": 1}}]
     changes += [{"accepted_first": "1"}, {"accepted_first": True}, {"decisions": {}}, {"candidate_id": None}]
     return changes
 
@@ -231,7 +232,7 @@ def test_a_false_report_fails_although_the_ledgers_own_keeper_issued_and_signed_
         reports = make_reports(store, "mine")
         true = json.loads(reports["report.json"])
         changes = _changes(true)
-        assert len(changes) == len(CHECKED) + 14
+        assert len(changes) == len(CHECKED) + 15
         for change in changes:
             false = {**reports, "report.json": encode({**true, **change}) + b"\n"}
             issue_all(store, "mine", false)

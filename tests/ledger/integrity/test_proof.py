@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import io
 import time
@@ -46,8 +47,8 @@ def store(url: str) -> Iterator[Store]:
 
 def check(proof: bytes) -> int:
     """The position that the standalone verifier finds proven."""
-    _, envelope = v.check_proof(proof, [v.parse_vkey(str(KEY.verifier_key))])
-    return int(envelope.position)
+    verdict = v.check_proof(proof, [v.parse_vkey(str(KEY.verifier_key))], None, argparse.Namespace())
+    return int(verdict.about.split()[1])
 
 
 @pytest.mark.parametrize("position", [1, 2, 255, 256, 257, 512, 513, 699, 700])
@@ -188,6 +189,6 @@ def test_what_is_no_proof_is_not_taken_for_one() -> None:
     keys = [v.parse_vkey(str(KEY.verifier_key))]
     for data in (b"", b"c2sp.org/tlog-proof@v1\n", b"c2sp.org/tlog-proof@v1\nextra \nindex 0\n\nx\n"):
         with pytest.raises(v.Fault):
-            v.check_proof(data, keys)
+            v.check_proof(data, keys, None, argparse.Namespace())
     with pytest.raises(v.Fault):
         v.Bundle(io.BytesIO(b"c2sp.org/tlog-proof@v1\n"))
