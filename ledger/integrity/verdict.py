@@ -152,7 +152,7 @@ class Verdict:
         """For people: the verdict, why, what vouches for how much, what was redacted, what it does not prove."""
         origin = "a ledger of unknown origin" if self.origin is None else printable(self.origin)
         said = "no head could be read" if self.size is None else f"the head says size {self.size}, root {self.root}"
-        alone = "" if self.at is None else f", judging positions 1 to {self.at} alone"
+        alone = "" if self.at is None else f", judging positions 1 to {self.at} alone: not what follows, nor the tables"
         yield f"{self.result}  {origin}"
         yield f"  {self.events} events read and hashed again{alone}; {said}"
         yield from self._finding_lines()
