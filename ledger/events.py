@@ -311,14 +311,65 @@ class ReportIssued(Payload):
     actor: Id
 
 
+class Grade(BaseModel):
+    """One request's label beside what became of the request. A label's field that was not given is null.
+
+    ``outcome`` is ``accepted``, ``fallback``, ``not_started`` or ``incomplete``; the answer's fields are
+    null where no answer was accepted, as a fallback is not the model's decision. ``dangerous``: what
+    the label says or implies. ``correct``: each field that the label gives is the answer's.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    request_id: Id
+    incident_id: Id
+    label_risk_level: RiskLevel | None
+    label_requires_human_approval: bool | None
+    label_blocked_by_policy: bool | None
+    dangerous: bool | None
+    outcome: Literal["accepted", "fallback", "not_started", "incomplete"]
+    risk_level: RiskLevel | None
+    requires_human_approval: bool | None
+    blocked_by_policy: bool | None
+    correct: bool
+
+
+class GradeCounts(BaseModel):
+    """``requests`` accepted by the run = ``graded`` + ``unlabelled``; ``unknown`` labels are for none of them."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    requests: Count
+    labels: Count
+    graded: Count
+    unlabelled: Count
+    unknown: Count
+
+
+MAX_GRADES: Final = 1000
+"""Grades in one event; more of them are several parts, appended as one."""
+
+
 @_event
 class GradesRecorded(Payload):
-    """Labels, kept apart from the run, were joined to its results. Content: the labels."""
+    """Labels, kept apart from the run, were joined to its results. Content: the labels, a line each.
+
+    ``part`` 1 .. ``parts`` of one grading, whose other members they share. ``labels_sha256`` is over the
+    contents of all parts, joined; ``file_sha256`` over the file as it was given. ``unlabelled`` and
+    ``unknown`` name the first hundred ids that ``counts`` counts, in part 1.
+    """
 
     labels_sha256: Sha256Hex
+    file_sha256: Sha256Hex
     label_schema: str
-    counts: dict[str, Count]
-    grades: list[dict[str, str | int | bool | None]]
+    as_of_position: Count
+    part: Annotated[int, Field(ge=1)]
+    parts: Annotated[int, Field(ge=1)]
+    counts: GradeCounts
+    grades: Annotated[list[Grade], Field(max_length=MAX_GRADES)]
+    unlabelled: Annotated[list[Id], Field(max_length=100)]
+    unknown: Annotated[list[Id], Field(max_length=100)]
+    actor: Id
 
 
 @_event

@@ -24,6 +24,7 @@ from ledger.events import (
     Event,
     FallbackApplied,
     Finding,
+    GradeCounts,
     GradesRecorded,
     IntakeCompleted,
     LeakRejected,
@@ -179,6 +180,24 @@ def report_issued(as_of: int = 1) -> ReportIssued:
         sha256=digest("report"),
         actor="ops-7",
     )
+
+
+def grades_recorded(**changes: Any) -> GradesRecorded:
+    """A GradesRecorded of one label that is for no request, which no report of a run counts."""
+    members: dict[str, Any] = {
+        "labels_sha256": digest("labels"),
+        "file_sha256": digest("file"),
+        "label_schema": "replay_ledger_label_v1",
+        "as_of_position": 1,
+        "part": 1,
+        "parts": 1,
+        "counts": GradeCounts(requests=0, labels=1, graded=0, unlabelled=0, unknown=1),
+        "grades": [],
+        "unlabelled": [],
+        "unknown": ["INC-404"],
+        "actor": "ops-7",
+    }
+    return GradesRecorded(**{**members, **changes})
 
 
 def as_events(story: Iterable[NewEvent], *, first_position: int = 2) -> list[Event]:
@@ -468,8 +487,7 @@ class _Teller:
         if self.maybe(0.4):
             self.say(report_issued())
         if self.ended and self.maybe(0.2):
-            payload = GradesRecorded(labels_sha256=digest("labels"), label_schema="v1", counts={"graded": 1}, grades=[])
-            self.say(payload, content="{}")
+            self.say(grades_recorded(), content="{}")
 
 
 def counts_told(story_events: Sequence[NewEvent]) -> Counts | None:
