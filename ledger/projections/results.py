@@ -7,7 +7,6 @@ know their order.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
@@ -15,9 +14,9 @@ from operator import le
 from typing import Any, ClassVar, Final
 
 from ledger.events import Event
+from ledger.projections.answers import accepted_output, erased, texts
 from ledger.projections.projection import Pass, checked, find_pass, pass_events, resolve_as_of
 from ledger.store import Store
-from ledger.store.errors import LedgerMalformed
 from ledger.store.records import Unreadable
 
 SCHEMA_VERSION: Final = "agent_nemotron_external_result_v1"
@@ -25,7 +24,6 @@ PAGE: Final = 200
 _RUN_FACTS: Final = ("candidate_id", "candidate_variant_id", "model")
 _REPLY_FACTS: Final = ("attempt", "turn", "http_status", "finish_reason", "model", "response_id")
 _USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
-_VERDICT: Final = ("risk_level", "requires_human_approval", "blocked_by_policy")
 _FALLBACK_OUTPUT: Final = {
     "proposed_action": "",
     "action_plan": [],
@@ -124,17 +122,7 @@ def _trace_event(reply: Mapping[str, Any]) -> dict[str, Any]:
 def _output(decision: Event, content: bytes | None) -> dict[str, Any]:
     if decision.type == "FallbackApplied":
         return dict(_FALLBACK_OUTPUT)
-    if content is None:
-        verdict = {fact: decision.payload[fact] for fact in _VERDICT}
-        return {"proposed_action": None, "action_plan": None, **verdict}
-    try:
-        # Python's own decoder: integers of any size keep their digits.
-        output = json.loads(content)
-    except (ValueError, RecursionError):
-        output = None
-    if not isinstance(output, dict):
-        raise LedgerMalformed(f"the content of position {decision.position} is no JSON object")
-    return output
+    return accepted_output(decision.position, decision.payload, content)
 
 
 def results(store: Store, run_id: str, as_of: int | str | None = None) -> Iterator[dict[str, Any]]:
@@ -180,22 +168,9 @@ def _page(store: Store, of: Pass, run: Mapping[str, Any], accepted: Sequence[int
         if event.request_id in by_request:
             by_request[event.request_id].fold(event)
     decided = [fold for fold in folds.values() if fold.decision is not None]
-    # In this order: what is erased between the two is missing, and known to be erased.
-    contents = store.contents([fold.answer for fold in decided if fold.answer is not None])
-    erased = _erased(store, [position for fold in decided for position in fold.evidence()])
+    # In this order: a text that is erased between the two is null, and known to be erased.
+    contents = texts(store, [fold.answer for fold in decided if fold.answer is not None])
+    gone = erased(store, [position for fold in decided for position in fold.evidence()])
     for fold in decided:
-        if fold.answer is not None and fold.answer not in contents and fold.answer not in erased:
-            raise LedgerMalformed(f"the content of position {fold.answer} is missing and no redaction says why")
-        content = contents.get(fold.answer) if fold.answer is not None and fold.answer not in erased else None
-        yield fold.finish(of.run_id, run, content, redacted=not erased.isdisjoint(fold.evidence()))
-
-
-def _erased(store: Store, positions: Sequence[int]) -> set[int]:
-    """Those of the positions whose content was redacted."""
-    if not positions:
-        return set()
-    low, high = min(positions), max(positions)
-    return {position for (position,) in store.rows(_REDACTED_SQL, {"low": low, "high": high})} & set(positions)
-
-
-_REDACTED_SQL: Final = "SELECT position FROM redactions WHERE position >= :low AND position <= :high"
+        content = None if fold.answer is None or fold.answer in gone else contents[fold.answer]
+        yield fold.finish(of.run_id, run, content, redacted=not gone.isdisjoint(fold.evidence()))
