@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("constraints.txt", "constraints-dev.txt")
 LONGEST_FUNCTION, LONGEST_MODULE = 50, 500
 # It must be one file, with all that it needs, and is to be read in one sitting: so it may not grow.
-LONGER_MODULES = {Path("ledger/bundle/verifier.py"): 840}
+LONGER_MODULES = {Path("ledger/bundle/verifier.py"): 830}
 SHIPPED = ("commands/", "ledger/", "migrations/", "runner/")
 
 # Words of one machine, one package index or one day's work. Each is written so that it does not match itself.

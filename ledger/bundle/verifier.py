@@ -71,11 +71,8 @@ def shown(value: object) -> str:
 
 # --- Check 1: the zip (section 6, "The zip") -------------------------------------------------------
 
-REPORTS = {  # the kind and the format by which a ReportIssued event names the entry
-    "report.json": ("report", "json"),
-    "results.jsonl": ("results", "jsonl"),
-    "report.html": ("report", "html"),
-}
+# The entries that are reports, each with the kind and the format by which a ReportIssued event names it.
+REPORTS = {"report.json": ("report", "json"), "results.jsonl": ("results", "jsonl"), "report.html": ("report", "html")}
 NAMES = ("README.txt", "manifest.json", "checkpoint.txt", "leaves.txt", "events.jsonl", *REPORTS)
 README_SHA256 = "ff2cca8ca188b85eeedf503e44fa8703034c5b0b81b68e0efb9367ac1eda37fd"
 
@@ -164,9 +161,11 @@ class Checkpoint(NamedTuple):
 
 def strict_base64(text: str) -> bytes:
     """Decode base64 that encodes to the same text again."""
-    form = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
-    data = base64.b64decode(text) if re.fullmatch(form, text) else b""
-    require(base64.b64encode(data).decode() == text, "not base64, or of another form than its bytes encode to")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Fault("not base64") from None
+    require(base64.b64encode(data).decode() == text, "base64 of another form than its bytes encode to")
     return data
 
 
@@ -208,10 +207,8 @@ def open_note(data: bytes, keys: Sequence[Key]) -> tuple[str, list[Key]]:
 def open_checkpoint(data: bytes, keys: Sequence[Key]) -> Checkpoint:
     """Check 2: a note of three lines, signed by one of the keys under the name in its first line."""
     text, signers = open_note(data, keys)
-    match, otherwise = (
-        re.fullmatch(r"(.+)\n([1-9][0-9]{0,18})\n(.+)\n", text),
-        "no checkpoint: origin, size and root, a line each",
-    )
+    otherwise = "no checkpoint: origin, size and root, a line each"
+    match = re.fullmatch(r"(.+)\n([1-9][0-9]{0,18})\n(.+)\n", text)
     origin, size, encoded = require(match, otherwise).groups()
     root = strict_base64(encoded)
     require(len(root) == 32, otherwise)
@@ -418,6 +415,7 @@ def _roots(size1: int, size2: int, known: bytes | None, proof: list[bytes]) -> t
 LEDGER = "$ledger"
 ID = "[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
 _HEX, _NUMBER = "[0-9a-f]{64}", "[1-9][0-9]{0,15}"
+_REQUEST = rf'(?P<request_id>{ID})","request_version":(?P<request_version>{_NUMBER})'
 _MEMBERS = (  # of an envelope, all 13, as they stand in canonical JSON
     rf'"content_commitment":(?:null|"(?P<content_commitment>{_HEX})")',
     r'"event_id":"(?P<event_id>[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"',
@@ -425,7 +423,7 @@ _MEMBERS = (  # of an envelope, all 13, as they stand in canonical JSON
     rf'"payload_sha256":"(?P<payload_sha256>{_HEX})"',
     rf'"position":(?P<position>{_NUMBER})',
     r'"recorded_at":"(?P<recorded_at>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z)"',
-    rf'"request_id":(?:null,"request_version":null|"(?P<request_id>{ID})","request_version":(?P<request_version>{_NUMBER}))',
+    rf'"request_id":(?:null,"request_version":null|"{_REQUEST})',
     rf'"run_id":"(?P<run_id>{ID}|\$ledger)"',
     rf'"run_version":(?P<run_version>{_NUMBER})',
     r'"schema":(?P<schema>[1-9][0-9]{0,8})',
@@ -434,11 +432,9 @@ _MEMBERS = (  # of an envelope, all 13, as they stand in canonical JSON
 )
 ENVELOPE = r"\{" + ",".join(_MEMBERS) + r"\}"
 _after_content = re.compile(
-    rf',"encoding":(?:null|"(?P<encoding>utf-8|base64)"),"envelope":(?P<envelope>{ENVELOPE}),"payload":(?P<payload>\{{.*\}}),'
-    rf'"salt":(?:null|"(?P<salt>{_HEX})")\}}'
+    rf',"encoding":(?:null|"(?P<encoding>utf-8|base64)"),"envelope":(?P<envelope>{ENVELOPE}),'
+    rf'"payload":(?P<payload>\{{.*\}}),"salt":(?:null|"(?P<salt>{_HEX})")\}}'
 ).fullmatch
-
-
 Event = dict[str, Any]  # the envelope's members, and encoding, payload, leaf
 
 
@@ -550,6 +546,7 @@ class Record:
 
 TERMINAL = {"RunCompleted": None, "RunBlocked": "blocked", "RunAbandoned": "abandoned"}  # and their outcomes
 CALLS = {"started": "ModelCallStarted", "answered": "ModelCalled", "failed": "ModelCallFailed"}
+FLAGS = ("blocked_by_policy", "requires_human_approval")
 OPEN = ("not_started", "incomplete")
 SEVEN = ("accepted_first", "accepted_after_retry", "fallback_records", "leak_rejected", "rejected", *OPEN)
 
@@ -598,8 +595,7 @@ class Counts:
             self.errors[payload["code"]] += 1
         elif kind == "OutputAccepted" and is_open:
             self.requests[request_id] = "accepted_first" if payload["turn"] == 1 else "accepted_after_retry"
-            flags = [name for name in ("blocked_by_policy", "requires_human_approval") if payload[name]]
-            for column in ("total", *(flags or ["neither"])):
+            for column in ("total", *([name for name in FLAGS if payload[name]] or ["neither"])):
                 self.decisions[payload["risk_level"], column] += 1
 
     def members(self) -> dict[str, Any]:
@@ -611,7 +607,7 @@ class Counts:
         number, seven = self.number, Counter(self.requests.values())
         seven.update(leak_rejected=number["LeakRejected"], rejected=number["RequestRejected"])
         requests, accepted = seven.total(), seven["accepted_first"] + seven["accepted_after_retry"]
-        columns = ("total", "blocked_by_policy", "requires_human_approval", "neither")
+        columns = ("total", *FLAGS, "neither")
         levels = ("low", "medium", "high", "critical")
         facts = ("candidate_id", "candidate_variant_id", "prompt_profile", "model", "endpoint")
         return {
