@@ -91,7 +91,11 @@ class Parameter(PlainText):
     help="Stop the query once the database has worked on it for as long.",
 )
 @option(
-    "--role", type=PlainText(), metavar="NAME", help="On Postgres: ask with the rights of this role, the auditor's."
+    "--role",
+    type=PlainText(),
+    metavar="NAME",
+    help="On Postgres: ask with the rights of this role. [default: replay_ledger_auditor, where there is one that "
+    "may read the ledger and that the user may become; else the user's own]",
 )
 @out_option
 @click.pass_context

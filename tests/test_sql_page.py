@@ -100,8 +100,10 @@ ANSWERS: Mapping[int, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     6: (
         {"a": "first", "b": "second"},
         [
-            ("INC-2", "accepted_first", "accepted_first", "low", "high", 0, 0, 0, 1),
-            ("INC-3", "fallback", "accepted_after_retry", "critical", "medium", 1, 0, 1, 1),
+            ("INC-2", "first", "accepted_first", "low", 0, 0),
+            ("INC-2", "second", "accepted_first", "high", 0, 1),
+            ("INC-3", "first", "fallback", "critical", 1, 1),
+            ("INC-3", "second", "accepted_after_retry", "medium", 0, 1),
         ],
     ),
     7: (
