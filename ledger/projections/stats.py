@@ -6,6 +6,7 @@ bytes of a report must. Nothing is drawn at random, so there is no seed that cou
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,8 @@ _SHORT: Final = Context(prec=DECIMALS, rounding=ROUND_HALF_EVEN)
 _STEP: Final = Decimal(1).scaleb(-DECIMALS)
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """``count`` of ``of``, with its 95 % interval; the three rates are null where there is nothing to count."""
 
     count: int
