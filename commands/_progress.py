@@ -85,6 +85,10 @@ class TerminalLine:
         """How many events of how many have been dealt with."""
         self._draw(self._clock(), f"{done:,}/{total:,} events")
 
+    def records(self, done: int) -> None:
+        """How many records of a file have been read."""
+        self._draw(self._clock(), f"reading: {done:,} records")
+
     def _draw(self, now: float, text: str) -> None:
         if self._drawn_at is None or now - self._drawn_at >= _EVERY:
             self._drawn_at = now

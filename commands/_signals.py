@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import BinaryIO, Final
 
+import click
+
 from commands._failures import STOPPED
 from commands._output import say
 from runner.stop import Signal, StopSignal
@@ -69,6 +71,21 @@ def heard_by(stop: StopSignal, reader: BinaryIO | WaitingReader | None) -> Itera
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Within the block SIGTERM ends the program the way Ctrl-C does: what was begun beside a file is taken away."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        say("Stopped.")
+        raise click.exceptions.Exit(STOPPED["SIGTERM"])
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _ask(stop: StopSignal, name: Signal) -> None:

@@ -12,14 +12,9 @@ import orjson
 
 from ledger.events import ID_PATTERN
 from runner.leak_names import label_name
+from runner.prepare_fields import FACETS, IDS_AND_TEXTS, find, is_within, look_up, without
 from runner.prepare_sources import Record
 from runner.strict_json import StrictJsonError, loads
-
-FACETS: Final = ("severity", "service", "team")
-"""Facets taken from members, labels or columns of these names."""
-
-IDS_AND_TEXTS: Final = ("incident_id", "request_id", "policy_id", "system_prompt", "user_prompt")
-"""Members of a request that a column may give, as they are."""
 
 _ID: Final = re.compile(ID_PATTERN)
 _NOT_ID: Final = re.compile(r"[^A-Za-z0-9._:@-]+")
@@ -54,36 +49,45 @@ class Missing(Exception):
         self.field, self.message = field, message
 
 
-def draft_of(record: Record, members: Mapping[str, Any], mapping: Mapping[str, str]) -> Draft:
-    """What a record, its labels taken out (``members``), says of an incident. Raises ``Missing``."""
+def draft_of(
+    record: Record, members: Mapping[str, Any], mapping: Mapping[str, str], constants: Mapping[str, str]
+) -> Draft:
+    """What a record, its labels taken out (``members``), says of an incident. Raises ``Missing``.
+
+    ``mapping`` says where a field comes from, ``constants`` what it is where the record does not say it.
+    """
     if record.format == "prometheus":
         draft = _rule(members)
     elif record.format == "alertmanager":
         draft = _alert(members, split_labels(record.around, ())[0])
     else:
         draft = _generic(members, mapping)
-    return _overlaid(draft, members, mapping)
+    return _overlaid(draft, members, mapping, constants)
 
 
 def split_labels(members: Mapping[str, Any], label_fields: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``(the rest, labels by dotted name)``: members in ``label_fields`` or named like a label, at any depth."""
+    """``(the rest, labels by name)``: members in ``label_fields`` or named like a label, at any depth.
+
+    A label's name is the one in ``label_fields`` (a dotted path or a JSON Pointer), else its dotted path.
+    """
     labels: dict[str, Any] = {}
-    rest = _without_labels(members, frozenset(label_fields), "", labels)
+    rest = _without_labels(members, frozenset(label_fields), "", "", labels)
     return rest, labels
 
 
-def _without_labels(value: Any, label_fields: frozenset[str], path: str, labels: dict[str, Any]) -> Any:
+def _without_labels(value: Any, named: frozenset[str], path: str, pointer: str, labels: dict[str, Any]) -> Any:
     if isinstance(value, Mapping):
         rest = {}
         for key, member in value.items():
-            name = f"{path}.{key}" if path else key
-            if name in label_fields or label_name(key) is not None:
-                labels[name] = member
+            dotted = f"{path}.{key}" if path else key
+            pointed = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
+            if pointed in named or dotted in named or label_name(key) is not None:
+                labels[pointed if pointed in named else dotted] = member
             else:
-                rest[key] = _without_labels(member, label_fields, name, labels)
+                rest[key] = _without_labels(member, named, dotted, pointed, labels)
         return rest
     if isinstance(value, list):
-        return [_without_labels(one, label_fields, f"{path}[{n}]", labels) for n, one in enumerate(value)]
+        return [_without_labels(one, named, f"{path}[{n}]", f"{pointer}/{n}", labels) for n, one in enumerate(value)]
     return value
 
 
@@ -101,6 +105,8 @@ def as_id(text: str) -> str:
 
 def as_facet(value: str | int) -> str:
     """A facet's name or value as an id: ``-`` for other characters; empty where nothing is left."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return _NOT_ID.sub("-", str(value)).strip("-._:@")[:128]
 
 
@@ -163,23 +169,27 @@ def _alert(alert: Mapping[str, Any], around: Mapping[str, Any]) -> Draft:
 
 def _generic(members: Mapping[str, Any], mapping: Mapping[str, str]) -> Draft:
     """A record of any form: all of it is context but ids, prompts and where it came from, unless some is mapped."""
-    elsewhere = {"incident_id"}
-    elsewhere |= {column for name, column in mapping.items() if name in IDS_AND_TEXTS or name.startswith("source.")}
-    mapped = any(name.startswith("context.") for name in mapping)
+    elsewhere = ["incident_id"]
+    elsewhere += [column for name, column in mapping.items() if name in IDS_AND_TEXTS or name.startswith("source.")]
+    mapped = any(is_within("context", name) for name in mapping)
     return Draft(
         incident_id=members.get("incident_id"),
-        context={} if mapped else {name: value for name, value in members.items() if name not in elsewhere},
+        context={} if mapped else without(members, [find(members, column) for column in elsewhere]),
         source={},
         facets={facet: members.get(facet) for facet in FACETS},
         id_is_given=True,
     )
 
 
-def _overlaid(draft: Draft, members: Mapping[str, Any], mapping: Mapping[str, str]) -> Draft:
-    """The draft with what the caller maps in the place of what the form says."""
-    values = {name: look_up(members, column) for name, column in mapping.items()}
-    named = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("context.")}
-    context = _as_context(mapping["context"], values["context"]) if "context" in mapping else draft.context
+def _overlaid(
+    draft: Draft, members: Mapping[str, Any], mapping: Mapping[str, str], constants: Mapping[str, str]
+) -> Draft:
+    """The draft with what the caller maps, or sets, in the place of what the form says."""
+    found = {name: look_up(members, column) for name, column in mapping.items()}
+    values = {**found, **{name: text for name, text in constants.items() if found.get(name) is None}}
+    context = (
+        _as_context(mapping.get("context", "context"), values["context"]) if "context" in values else draft.context
+    )
     incident_id = values.get("incident_id", draft.incident_id)
     if not _is_text(incident_id):
         column = mapping.get("incident_id")
@@ -187,20 +197,25 @@ def _overlaid(draft: Draft, members: Mapping[str, Any], mapping: Mapping[str, st
         raise Missing(column or "incident_id", missing if column else f"{missing}; map one: incident_id=COLUMN")
     for name in IDS_AND_TEXTS:
         if values.get(name) is not None and not _is_text(values[name]):
-            raise Missing(mapping[name], "is neither text nor a whole number")
+            raise Missing(mapping.get(name, name), "is neither text nor a whole number")
     given = {name: str(values[name]) for name in IDS_AND_TEXTS[1:] if values.get(name) is not None}
+    facets = _named(values, "facets") | {name: values[name] for name in FACETS if name in values}
     return replace(
         draft,
         incident_id=str(incident_id),
-        context={**context, **named},
-        source=dict(draft.source) | {name[7:]: value for name, value in values.items() if name.startswith("source.")},
-        facets=dict(draft.facets)
-        | {name: values[name] for name in FACETS if name in values}
-        | {name[7:]: value for name, value in values.items() if name.startswith("facets.")},
+        context={**context, **_named(values, "context")},
+        source={**draft.source, **_named(values, "source")},
+        # What was asked for comes first: a request holds only so many.
+        facets=facets | {name: value for name, value in draft.facets.items() if name not in facets},
         incident=None if "incident_id" in mapping else draft.incident,
         id_is_given=draft.id_is_given or "incident_id" in mapping,
         others=given,
     )
+
+
+def _named(values: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """The values of ``group.NAME``, by name."""
+    return {name[len(group) + 1 :]: value for name, value in values.items() if name.startswith(f"{group}.")}
 
 
 def _is_text(value: Any) -> bool:
@@ -216,18 +231,6 @@ def _as_context(column: str, value: Any) -> Mapping[str, Any]:
     if value is None:
         raise Missing(column, "is missing")
     return value if isinstance(value, dict) else {column.rpartition(".")[2]: value}
-
-
-def look_up(members: Mapping[str, Any], column: str) -> Any:
-    """The member of this name, or at this dotted path; None where there is none."""
-    if column in members:
-        return members[column]
-    value: Any = members
-    for part in column.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return None
-        value = value[part]
-    return value
 
 
 def _labels(record: Mapping[str, Any]) -> Mapping[str, Any]:
