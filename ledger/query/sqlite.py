@@ -48,7 +48,8 @@ def ask(place: Place, question: Question, role: str | None = None) -> Iterator[A
     with closing(open_for_reading(place)) as connection, translated(place):
         asking = _Asking(connection, question, tokens)
         with asking.explained():
-            cursor = connection.execute(question.sql, {name: _bound(text) for name, text in question.params.items()})
+            values = {name: _bound(text) for name, text in question.params.items()}
+            cursor = connection.execute(question.sql[: tokens[-1].end], values)
         with closing(cursor):
             columns = tuple(column[0] for column in cursor.description or ())
             yield Answer(columns, asking.rows(cursor))

@@ -79,6 +79,11 @@ def test_text_that_is_no_utf_8_is_shown_as_escapes_not_refused(asks: Asks, asked
     assert asks("SELECT CAST(x'41ff42' AS TEXT)") == [(r"A\xffB",)]
 
 
+@pytest.mark.parametrize("end", [";", ";;", " ; -- no more;", "; /* ; */ ;", "\n;\n"])
+def test_what_follows_the_last_word_is_not_sent(asks: Asks, end: str) -> None:
+    assert asks(f"SELECT 1{end}") == [(1,)]
+
+
 # Parameters
 
 
