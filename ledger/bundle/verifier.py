@@ -694,7 +694,8 @@ def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None,
         f"the key {checkpoint.signer} signed these {checkpoint.size} events, in this order",
         f"{of_run} of them are of this run and {of_ledger} of the ledger itself, each whole and unaltered",
         f"each content that is here is what was recorded; erased by order of an event: {record.contents.count(ERASED)}",
-        "the three reports are those that were issued, and report.json's counts follow from the events",
+        "the three reports are those that were issued"
+        + ("" if record.counts.newer else ", and report.json's counts follow from the events"),
     ]
     if others := checkpoint.size - of_run - of_ledger:
         verdict.never_proven.append(
