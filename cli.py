@@ -30,6 +30,8 @@ SECTIONS: Final = {
         "results": "commands.results:results",
         "report": "commands.report:report",
         "report-check": "commands.report_check:report_check",
+        "compare": "commands.compare:compare",
+        "grade": "commands.grade:grade",
     },
     "Prove": {
         "verify": "commands.verify:verify",

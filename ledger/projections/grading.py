@@ -62,9 +62,13 @@ class Label(NamedTuple):
 
 
 class GradingRefused(Exception):
-    """These labels cannot be joined to this run; the message names the place."""
+    """These labels cannot be joined to this run. ``line``: of the labels' file, 0 where it is no line's fault."""
 
     exit_code = 2
+
+    def __init__(self, message: str, *, line: int = 0) -> None:
+        super().__init__(message)
+        self.message, self.line = message, line
 
 
 class Joined(NamedTuple):
@@ -89,7 +93,8 @@ def join(decisions: Decisions, labels: Iterable[Label]) -> Joined:
         one, other = of_request.get(decision.request_id), of_incident.get(decision.incident_id)
         if one is not None and other is not None:
             first, second = sorted((one.line, other.line))
-            raise GradingRefused(f"line {second}: request {decision.request_id} has a label already, from line {first}")
+            message = f"request {decision.request_id} is labelled already, by its incident or itself, on line {first}"
+            raise GradingRefused(message, line=second)
         label = one or other
         if label is None:
             unlabelled.append(decision.request_id)
@@ -131,6 +136,8 @@ class Grading(NamedTuple):
     joined: Joined
     position: int
     new: bool
+    unreadable: int
+    """Events of the run that cannot be read."""
 
 
 def record_grades(
@@ -158,13 +165,13 @@ def record_grades(
         events = list(_events(run_id, decisions.position, joined, file_sha256, actor))
         before = last_grading(store, run_id)
         if before and _same(before, events):
-            return Grading(joined, before[-1].position, new=False)
+            return Grading(joined, before[-1].position, new=False, unreadable=len(decisions.unreadable))
         try:
             receipts = store.append(events, [Expected(run_id, None, version)])
         except VersionConflict as error:
             conflict = error
         else:
-            return Grading(joined, receipts[-1].position, new=True)
+            return Grading(joined, receipts[-1].position, new=True, unreadable=len(decisions.unreadable))
     raise LedgerBusy(f"{store.shown}: others append to run {run_id} all the time ({conflict})")
 
 

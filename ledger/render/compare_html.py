@@ -57,8 +57,8 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[str]:
         ("In both runs", summary["pairs"]),
         ("Only in the first", summary["only_first"]),
         ("Only in the second", summary["only_second"]),
-        ("The same in every field", share(summary["agreement"])),
-        ("Of those with two accepted answers", share(summary["agreement_of_comparable"])),
+        ("Answered alike in every field", share(summary["agreement"])),
+        ("Of the pairs with two accepted answers", share(summary["agreement_of_comparable"])),
     )
     yield page.table(
         "Every incident of either run stands in every row",

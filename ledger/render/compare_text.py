@@ -94,8 +94,8 @@ def _shown(value: str | None) -> str:
 def _counts(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"Incidents {summary['incidents']}: {summary['pairs']} in both runs, {summary['only_first']} only in the"
     yield f"first, {summary['only_second']} only in the second."
-    yield f"The same in every field: {share(summary['agreement'])}"
-    yield f"  of those with two accepted answers: {share(summary['agreement_of_comparable'])}"
+    yield f"Answered alike in every field: {share(summary['agreement'])}"
+    yield f"  of the pairs with two accepted answers: {share(summary['agreement_of_comparable'])}"
     yield from caveats(summary)
 
 

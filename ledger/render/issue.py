@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ledger.events import ReportIssued, new_event
+from ledger.projections.grades import GradesFold, grades
 from ledger.projections.projection import find_pass, resolve_as_of
 from ledger.projections.report import ReportFold, report
 from ledger.projections.results import ResultFold, results
-from ledger.render import report_html, report_json, report_text, results_csv, results_jsonl
+from ledger.render import grades_html, grades_text, report_html, report_json, report_text, results_csv, results_jsonl
 from ledger.store import Store
 
 AsOf = int | str | None
 _REPORT: Final = f"{ReportFold.NAME}/{ReportFold.VERSION}"
+_GRADES: Final = f"{GradesFold.NAME}/{GradesFold.VERSION}"
 _RESULTS: Final = f"{ResultFold.NAME}/{ResultFold.VERSION}"
 
 
@@ -56,6 +58,14 @@ def _of_results(
     return lambda store, run_id, as_of: render(results(store, run_id, as_of))
 
 
+def _of_grades(render: Callable[[dict[str, Any]], bytes]) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
+    return lambda store, run_id, as_of: iter([render(grades(store, run_id, as_of))])
+
+
+def _grades_html(version: int) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
+    return _of_grades(lambda made: grades_html.render(made, version))
+
+
 def _html(version: int) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
     return _of_report(lambda made: report_html.render(made, version))
 
@@ -66,6 +76,9 @@ RENDERINGS: Final = (
     *(Rendering("report", "html", _REPORT, version, _html(version)) for version in report_html.RENDERERS),
     Rendering("results", "jsonl", _RESULTS, results_jsonl.RENDERER_VERSION, _of_results(results_jsonl.render)),
     Rendering("results", "csv", _RESULTS, results_csv.RENDERER_VERSION, _of_results(results_csv.render)),
+    Rendering("grades", "json", _GRADES, report_json.RENDERER_VERSION, _of_grades(report_json.render)),
+    Rendering("grades", "text", _GRADES, grades_text.RENDERER_VERSION, _of_grades(grades_text.render)),
+    *(Rendering("grades", "html", _GRADES, version, _grades_html(version)) for version in grades_html.RENDERERS),
 )
 
 
