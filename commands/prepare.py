@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
 from shutil import copyfileobj
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import click
 
@@ -111,10 +112,10 @@ def prepare(file: str, out: str | None, labels_out: str | None, **given: Any) ->
     options = _options(fields, given)
     faults = _Faults()
     try:
-        with ended_by_sigterm(), TerminalLine(sys.stderr) as line, ExitStack() as stack:
+        with ended_by_sigterm(), ExitStack() as stack, TerminalLine(sys.stderr) as line:
             summary = prepare_stream(
                 stack.enter_context(_opened(file)),
-                shown_name(file) if file == STDIN else Path(file).name,
+                _name_of(file),
                 stack.enter_context(_whole_or_nothing(out)),
                 labels_out=None if labels_out is None else stack.enter_context(_whole_or_nothing(labels_out)),
                 format=given["form"],
@@ -196,6 +197,11 @@ def _refuse_shared_files(
     refuse_shared(inputs, {said: None if name == STDOUT else name for said, name in outputs.items()})
 
 
+def _name_of(file: str) -> str:
+    """What requests are to say that they come from: a name that is not UTF-8 is no text."""
+    return os.fsencode(shown_name(file) if file == STDIN else Path(file).name).decode("utf-8", "replace")
+
+
 @contextmanager
 def _opened(name: str) -> Iterator[BufferedReader]:
     if name != STDIN:
@@ -204,7 +210,8 @@ def _opened(name: str) -> Iterator[BufferedReader]:
         return
     if sys.stdin is None:
         raise Refused("standard input is closed")
-    yield cast(BufferedReader, sys.stdin.buffer)
+    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        yield stream
 
 
 @contextmanager

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -126,3 +130,210 @@ def test_labels_without_a_file_of_their_own_did_not_name_the_option(program: Pro
     ended = program("prepare", "t.csv", *MAPPED)
     assert ended.code == 2
     assert "--labels-out" in ended.err
+
+
+RULES = """groups:
+- name: node
+  rules:
+  - record: a:b
+    expr: b
+  - alert: NodeDown
+    expr: up == 0
+    labels: {severity: critical}
+"""
+LEAKING = """{"incident_id":"a","note":"the expected action is: restart"}
+{"incident_id":
+{"incident_id":"c"}
+"""
+
+
+def test_a_rule_file_becomes_requests_that_a_dry_run_takes(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "node.yml").write_text(RULES)
+    ended = program("prepare", "node.yml", "--policy-id", "freeze-7", "--out", "in.jsonl")
+    assert (ended.code, ended.err) == (
+        0,
+        "1 records, 1 recording rules passed over; 1 requests and 0 labels written.\n",
+    )
+    (request,) = [json.loads(line) for line in (tmp_path / "in.jsonl").read_text().splitlines()]
+    assert (request["policy_id"], request["metadata"]["facets"]) == ("freeze-7", {"severity": "critical"})
+    assert program("run", "in.jsonl", "--dry-run").code == 0
+
+
+def test_standard_input_is_read(program: Program) -> None:
+    ended = program("prepare", "-", stdin=RULES.encode())
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["source_metadata"]["file"] == "standard input"
+    assert "standard input" in program("prepare", "-").err
+
+
+def test_a_leak_ends_with_1_and_nothing_is_written(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(LEAKING)
+    (tmp_path / "in.jsonl").write_text("as it was")
+    for words in ((), ("--out", "in.jsonl", "--labels-out", "labels.jsonl")):
+        ended = program("prepare", "a.jsonl", *words)
+        assert (ended.code, ended.out) == (1, b"")
+        assert (
+            "a.jsonl, line 1, field incident_context.note: would leak its evaluation labels (label_text)" in ended.err
+        )
+        assert "a.jsonl, line 2: not JSON" in ended.err
+        assert "restart" not in ended.err
+    assert (tmp_path / "in.jsonl").read_text() == "as it was"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "in.jsonl"]
+
+
+def test_what_may_be_left_out_is_named_and_the_rest_is_written(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(LEAKING)
+    ended = program("prepare", "a.jsonl", "--on-leak", "reject", "--on-invalid", "reject")
+    assert ended.code == 0
+    assert json.loads(ended.out)["incident_id"] == "c"
+    assert "line 1" in ended.err
+    assert "line 2" in ended.err
+    assert "1 left out as invalid, 1 left out because they would leak; 1 requests" in ended.err
+    assert program("prepare", "a.jsonl", "--on-leak", "reject").code == 2
+    assert program("prepare", "a.jsonl", "--on-invalid", "reject").code == 1
+
+
+def test_of_many_faults_the_first_are_named_and_the_rest_counted(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"incident_id":"a"}\n' + "{}\n" * 30)
+    ended = program("prepare", "a.jsonl")
+    assert ended.code == 2
+    assert "a.jsonl, line 21" in ended.err
+    assert "a.jsonl, line 22" not in ended.err
+    assert "and 10 more" in ended.err
+
+
+MAPPING = """labels = ["closed_by"]
+[map]
+incident_id = "number"
+context.text = "description"
+"source.ticket" = "/link"
+[facets]
+kind = "type"
+[set]
+policy_id = "default"
+facets.env = "prod"
+"""
+
+
+def test_a_file_says_where_many_fields_come_from_and_options_come_before_it(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(MAPPING)
+    row = {"number": 7, "description": "slow", "link": "x", "type": "db", "kind": "disk", "closed_by": "anna"}
+    (tmp_path / "t.jsonl").write_text(json.dumps(row))
+    given = ("prepare", "t.jsonl", "--map", "m.toml", "--labels-out", "l.jsonl")
+    request = json.loads(program(*given).out)
+    assert request["incident_context"] == {"text": "slow"}
+    assert request["source_metadata"]["ticket"] == "x"
+    assert request["metadata"]["facets"] == {"kind": "db", "env": "prod"}
+    assert request["policy_id"] == "default"
+    assert json.loads((tmp_path / "l.jsonl").read_text())["labels"] == {"closed_by": "anna"}
+    over = json.loads(program(*given, "--facet", "kind=kind", "--policy-id", "p2", "--set", "facets.env=test").out)
+    assert over["metadata"]["facets"] == {"kind": "disk", "env": "test"}
+    assert over["policy_id"] == "p2"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"[map]\na = 1\n", "map.a is not a text"),
+        (b"[map.context]\nx = ''\n", "map.context.x is not a text"),
+        (b"[maps]\n", "'maps'"),
+        (b"map = 1\n", "map is no table"),
+        (b"labels = [1]\n", "labels is no list"),
+        (b"[map\n", "not TOML"),
+        (b"\xff", "UTF-8"),
+        (b"a = " + b"[" * 50_000, "not TOML"),
+        (b"[map]\nnowhere = 'a'\n", "nowhere"),
+    ],
+)
+def test_a_file_of_fields_that_is_none_is_named(program: Program, tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "m.toml").write_bytes(content)
+    (tmp_path / "a.jsonl").write_text('{"incident_id":"a"}')
+    ended = program("prepare", "a.jsonl", "--map", "m.toml")
+    assert ended.code == 2
+    assert says in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--set", "policy_id"), "--set"),
+        (("--set", "a=1", "--set", "a=2"), "--set: a is given twice"),
+        (("--facet", "x"), "--facet"),
+        (("--facet", "x=a", "--map", "facets.x=b"), "--facet: facets.x is given twice"),
+        (("--set", "policy_id=a", "--policy-id", "b"), "--policy-id: policy_id is given twice"),
+        (("--policy-id", "no id"), "--policy-id"),
+        (("--map", "absent.toml"), "there is no file 'absent.toml'"),
+        (("--map", "a.jsonl", "--out", "a.jsonl"), "a.jsonl"),
+        (("--set", "incident_id=a"), "incident_id"),
+        (("--set", "labels.x=a"), "labels.x"),
+    ],
+)
+def test_an_option_for_fields_that_cannot_be_meant_is_named(
+    program: Program, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"incident_id":"a"}')
+    ended = program("prepare", "a.jsonl", *words)
+    assert ended.code == 2
+    assert says in ended.err
+
+
+def test_a_name_that_is_not_utf_8_is_no_obstacle(program: Program, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.jsonl")
+    (tmp_path / name).write_text('{"incident_id":"a"}')
+    ended = program("prepare", name)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["source_metadata"]["file"] == "caf\ufffd.jsonl"
+
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("r.yml", BOMB.encode()),
+        ("r.yml", b"groups: !!python/object/apply:os.system ['touch ran']\n"),
+        ("r.yml", b"groups: [\x1b]31m\n"),
+        ("r.yml", b"[" * 100_000),
+        ("a.jsonl", b'{"incident_id":' + b"[" * 100_000),
+        ("a.json", b'{"alerts":[' + b'{"labels":' * 50_000),
+        ("a.csv", b'incident_id,x\n1,"' + b"x\n" * 100_000),
+        ("a.csv", b"incident_id,x\n1,\x00\n"),
+    ],
+)
+def test_a_hostile_file_is_refused_in_a_line_or_two(
+    program: Program, tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    ended = program("prepare", name, "--out", "in.jsonl")
+    assert ended.code == 2
+    assert ended.err.startswith(f"Error: {name}")
+    assert len(ended.err) < 400
+    assert "\x1b" not in ended.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_by_signal_leaves_no_half_file(program: Program, tmp_path: Path, number: int, code: int) -> None:
+    fifo = tmp_path / "pipe.jsonl"
+    os.mkfifo(fifo)
+    (tmp_path / "in.jsonl").write_text("as it was")
+    process = program.start("prepare", "pipe.jsonl", "--out", "in.jsonl", "--labels-out", "labels.jsonl")
+    with fifo.open("wb", buffering=0) as pipe:
+        pipe.write(b'{"incident_id":"a","gold":"x"}\n')
+        for _ in range(300):
+            if len(list(tmp_path.glob(".*.part"))) == 2:
+                break
+            time.sleep(0.05)
+        process.send_signal(number)
+        try:
+            _, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == code, err
+    assert err.strip() == b"Stopped."
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "pipe.jsonl"]
+    assert (tmp_path / "in.jsonl").read_text() == "as it was"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands._mapping import fields_from
+from runner.labels import read_labels
 from runner.prepare import PrepareError, PrepareOptions, prepare_stream
-from runner.prepare_fields import find, look_up, without
+from runner.prepare_fields import FACETS, GROUPS, IDS_AND_TEXTS, find, look_up, without
 from runner.prepare_reading import read_source
 from runner.prepare_sources import Fault, Record, Skipped
 from tests.runner.leaks import ALERTS
@@ -382,6 +385,47 @@ def test_the_flags_of_cells_are_flags_among_the_labels(tmp_path: Path) -> None:
         {"blocked_by_policy": False, "risk_level": "low"},
         {"risk_level": "low"},
     ]
+
+
+def test_grade_reads_the_labels_that_are_split_off(tmp_path: Path) -> None:
+    text = "number,seen,level,stop,resolution\n7 b,slow,high,true,rolled back\n8,down,low,,restarted\n"
+    mapping = {"incident_id": "number", "labels.risk_level": "level", "labels.blocked_by_policy": "stop"}
+    outcome = Outcome(written(tmp_path, "a.csv", text.replace(",resolution", ",note")), mapping=mapping)
+    read = read_labels([json.dumps(line).encode() for line in outcome.labels], form="jsonl")
+    assert [(one.request_id, one.risk_level, one.blocked_by_policy) for one in read] == [
+        (outcome.requests[0]["incident_id"], "high", True),
+        ("8", "low", None),
+    ]
+    outcome = Outcome(written(tmp_path, "b.csv", text), mapping=mapping, label_fields=["resolution"])
+    lines_of = [json.dumps(line).encode() for line in outcome.labels]
+    assert len(read_labels(lines_of, form="jsonl", mapping={"risk_level": "risk_level"})) == 2
+
+
+def test_the_file_of_fields_that_the_docs_show_does_what_they_say(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "prepare.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mapping.toml").write_text(block)
+    fields = fields_from([str(tmp_path / "mapping.toml")], [], [], [], None)
+    record = {
+        "ticket": {"key": "OPS-7"},
+        "description": "slow",
+        "review": [{"risk": "high"}],
+        "where": ["north"],
+        "closed_by": "anna",
+    }
+    outcome = Outcome(
+        written(tmp_path, "a.jsonl", [record]),
+        mapping=fields.mapping,
+        constants=fields.constants,
+        label_fields=fields.labels,
+    )
+    (request,) = outcome.requests
+    assert request["incident_id"] == "OPS-7"
+    assert request["incident_context"] == {"symptom": "slow"}
+    assert request["policy_id"] == "change-freeze-2026"
+    assert request["metadata"]["facets"] == {"site": "north", "env": "prod"}
+    assert outcome.labels == [{"request_id": "OPS-7", "labels": {"risk_level": "high", "closed_by": "anna"}}]
+    assert all(f"`{name}" in page for name in (*IDS_AND_TEXTS, *GROUPS, *FACETS))
 
 
 # --- what is left out ----------------------------------------------------------------------
