@@ -1,7 +1,8 @@
 """How a command that appends begins and ends: with the ledger's key, and with a signed checkpoint.
 
 A command calls ``checkpoint_at_end`` once what it appended is durable. A host without the key signs
-nothing and says nothing of it: the next checkpoint of the host that has it covers these events too.
+nothing, which is no failure (the next checkpoint of the host that has it covers these events too), and says
+so in one line: whoever lost the key, or named another folder, would not learn of it otherwise.
 """
 
 # ruff: noqa: PLC0415
@@ -49,13 +50,13 @@ def signer_for(ctx: click.Context, store: Store) -> Signer | None:
 
 
 def checkpoint_at_end(ctx: click.Context, store: Store) -> None:
-    """Sign the ledger as it stands and keep the checkpoint; nothing where the key is not at hand.
+    """Sign the ledger as it stands and keep the checkpoint; where the key is not at hand, only say so.
 
     Raises ``ForkRefused`` (exit code 1) where the ledger does not extend the last checkpoint signed;
     other ``SignerError`` and ``LedgerError`` where it cannot be signed. It is told before it is raised
     that what was appended stays.
     """
-    code_after(OK, _try_to_sign(ctx, store))
+    code_after(OK, _try_to_sign(ctx, store, 0))
 
 
 # --- around a command's work ---------------------------------------------------------------
@@ -66,14 +67,15 @@ def signed(ctx: click.Context, store: Store, work: Callable[[], T]) -> tuple[T, 
 
     Where the work raises, that goes on; a failure to sign is only told then.
     """
+    before = store.head().size
     try:
         result = work()
     except BaseException as error:
-        unsigned = _try_to_sign(ctx, store)
+        unsigned = _try_to_sign(ctx, store, before)
         if not isinstance(error, LedgerError) or not isinstance(unsigned, LedgerError):
             _tell(unsigned)
         raise
-    return result, _try_to_sign(ctx, store)
+    return result, _try_to_sign(ctx, store, before)
 
 
 def code_after(code: int, unsigned: Exception | None) -> int:
@@ -87,14 +89,30 @@ def code_after(code: int, unsigned: Exception | None) -> int:
     return code
 
 
-def _try_to_sign(ctx: click.Context, store: Store) -> Exception | None:
+def _try_to_sign(ctx: click.Context, store: Store, before: int) -> Exception | None:
     try:
         signer = signer_for(ctx, store)
         if signer is not None:
             signer.sign(store)
+        elif store.head().size > before and _has_key(store):
+            say(
+                f"Recorded, but not signed here: the ledger's key is not at hand ({where_looked(ctx, store)}). "
+                "The next checkpoint by whoever holds it covers this as well."
+            )
     except Exception as error:  # noqa: BLE001 - whoever asked tells or raises it
         return error
     return None
+
+
+def _has_key(store: Store) -> bool:
+    """Does the ledger say that it has a key? Also where what it says cannot be read."""
+    from ledger.integrity.signer import ledger_keys
+    from ledger.integrity.signing_errors import KeyRefused
+
+    try:
+        return any(ledger_keys(store))
+    except KeyRefused:
+        return True
 
 
 def _tell(unsigned: Exception | None) -> None:
@@ -104,6 +122,12 @@ def _tell(unsigned: Exception | None) -> None:
 
 
 # --- where the key is ----------------------------------------------------------------------
+
+
+def where_looked(ctx: click.Context, store: Store) -> str:
+    """In words, the folder in which the ledger's key was looked for."""
+    kept = signer_store(session(ctx), store.head().origin)
+    return "this user has no home folder" if kept is None else f"looked in {kept.folder}"
 
 
 def signer_store(state: Session, origin: object) -> SignerStore | None:

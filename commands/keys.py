@@ -13,7 +13,7 @@ from commands._ledger import open_for
 from commands._options import accept_clock_option, option
 from commands._output import say, write_data
 from commands._session import session
-from commands._signing import signer_for, signer_store
+from commands._signing import signer_for, signer_store, where_looked
 from commands._types import PlainText
 from commands._who import who_runs
 from ledger.events import LEDGER_RUN_ID, KeyRotated, NewEvent, new_event
@@ -101,8 +101,7 @@ def _event_for(note: str | None) -> Callable[[VerifierKey], NewEvent]:
 def no_key(ctx: click.Context, store: Store) -> str:
     """That the ledger's key is not at hand, and what the ledger says about it, which proves nothing."""
     origin = store.head().origin
-    kept = signer_store(session(ctx), origin)
-    where = "this user has no home folder" if kept is None else f"looked in {kept.folder}"
+    where = where_looked(ctx, store)
     named = ledger_keys(store)[-1:]
     if named in ([], [None]):
         return f"the ledger {origin} has no signing key ({where}); `replay-ledger keys rotate` makes one"

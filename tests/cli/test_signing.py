@@ -294,7 +294,7 @@ def _has_run(url: str) -> bool:
         return False
 
 
-def test_a_host_without_the_key_appends_without_a_word_and_the_next_checkpoint_covers_it(
+def test_a_host_without_the_key_appends_says_so_in_one_line_and_the_next_checkpoint_covers_it(
     program: Program, against: Against, three: Path, ledger_url: str
 ) -> None:
     program.variables["REPLAY_LEDGER_LEDGER"] = ledger_url
@@ -303,11 +303,49 @@ def test_a_host_without_the_key_appends_without_a_word_and_the_next_checkpoint_c
     elsewhere = {"XDG_STATE_HOME": str(program.folder / "another-host")}
     ended = program("run", three, "--run-id", "r1", env=elsewhere)
     assert ended.code == 0
-    assert "sign" not in ended.err.lower()
-    assert "at hand" not in ended.err
+    (said,) = [line for line in ended.err.splitlines() if "sign" in line.lower()]
+    assert "Recorded, but not signed here" in said
+    assert str(program.folder / "another-host") in said
+    assert "The next checkpoint by whoever holds it covers this" in said
     assert not (program.folder / "another-host").exists()
     assert stored_sizes(ledger_url) == [1]
     assert told(program("checkpoint"), program("keys", "show").text) == head(ledger_url)
+
+
+def test_events_appended_under_a_wrong_signers_folder_are_not_left_unsigned_in_silence(
+    program: Program, against: Against, three: Path
+) -> None:
+    against()
+    assert program("run", three, "--run-id", "r1").code == 0
+    issued = program("report", "r1", "--format", "json", "--issue", "--signer-dir", "empty")
+    held = program("hold", "set", "--run", "r1", "--id", "h", "--signer-dir", "empty")
+    lifted = program("hold", "lift", "h", "--signer-dir", "empty")
+    kept = program("retention", "set", "1", "--signer-dir", "empty")
+    for ended in (issued, held, lifted, kept):
+        assert ended.code == 0, ended.err
+        assert ended.err.count("not signed here") == 1, ended.err
+        assert str(program.folder / "empty") in ended.err
+    assert not (program.folder / "empty").exists()
+
+
+def test_where_nothing_was_appended_nothing_is_said_of_a_signature(
+    program: Program, against: Against, three: Path
+) -> None:
+    against()
+    assert program("run", three, "--run-id", "r1").code == 0
+    again = program("run", three, "--run-id", "r1", "--signer-dir", "empty")
+    assert again.code == 2
+    assert "not signed" not in again.err
+
+
+def test_a_ledger_that_never_had_a_key_is_appended_to_without_a_word_of_one(
+    program: Program, against: Against, three: Path
+) -> None:
+    against()
+    for name in ("r1", "r2"):
+        ended = program("run", three, "--run-id", name, "--no-key")
+        assert ended.code == 0, ended.err
+        assert "not signed" not in ended.err
 
 
 def test_the_demo_is_signed_with_a_key_in_its_own_folder(program: Program) -> None:
