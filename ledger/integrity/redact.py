@@ -15,8 +15,10 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from ledger.events import LEDGER_RUN_ID, TERMINAL_TYPES, ContentRedacted, new_event
+from ledger.integrity.guards import foreign_triggers
 from ledger.integrity.holds import By, expected_at, read_keeping, shown_scope
 from ledger.integrity.keeping import Hold, Keeping, may_go_at
+from ledger.integrity.verdict import MAX_LISTED
 from ledger.store import Expected, Store
 from ledger.store.append import Clock
 from ledger.store.errors import LedgerBusy, LedgerError, RunNotFound, VersionConflict
@@ -66,6 +68,22 @@ class TooYoung(LedgerError):
     def __init__(self, days: int, youngest: str, until: datetime | None) -> None:
         when = "never be erased" if until is None else f"be erased from {format_time(until)} on"
         super().__init__(f"content is kept for {days} days, and some of this was recorded at {youngest}: it may {when}")
+
+
+class ForeignTriggers(LedgerError):
+    """Somebody's own trigger or rule stands on the ledger's tables, and could keep a copy of what is erased.
+
+    The answer is no, as for a hold, until a person has looked at it: an erasure cannot be done again.
+    """
+
+    exit_code = 1
+
+    def __init__(self, named: list[str]) -> None:
+        more = f", and {len(named) - MAX_LISTED} more" if len(named) > MAX_LISTED else ""
+        super().__init__(
+            f"{', '.join(named[:MAX_LISTED])}{more}: it could keep a copy of what is erased, so nothing was erased. "
+            "Look at what it does and what it has kept, drop it, and run the same command again"
+        )
 
 
 class Target(NamedTuple):
@@ -146,8 +164,8 @@ def survey(store: Store, target: Target, *, clock: Clock | None = None) -> Surve
     ``clock``: the time that the retention floor is measured at; None asks the ledger's, which is
     the server's on Postgres and the host's on SQLite.
 
-    Raises ``RunNotFound``, ``RequestNotFound``, ``RunNotEnded``, ``Held``, ``TooYoung``, and
-    ``UnreadableEvent`` where nobody can tell what must be kept.
+    Raises ``RunNotFound``, ``RequestNotFound``, ``RunNotEnded``, ``Held``, ``TooYoung``, ``ForeignTriggers``,
+    and ``UnreadableEvent`` where nobody can tell what must be kept.
     """
     # The versions first: what is appended after they were read is then seen as a conflict.
     keeping = read_keeping(store)
@@ -156,6 +174,9 @@ def survey(store: Store, target: Target, *, clock: Clock | None = None) -> Surve
     holds = keeping.holds_on(target.run_id)
     if holds:
         raise Held(holds)
+    foreign = foreign_triggers(store)
+    if foreign:
+        raise ForeignTriggers(foreign)
     found = _erasable(store, target)
     youngest = max((recorded_at for _, recorded_at in found), default=None)
     if youngest is not None and keeping.days:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from ledger.integrity.anchors import Anchor, OpenedAnchor, open_anchor
 from ledger.integrity.aside import Aside, Question
 from ledger.integrity.derived import Derived
-from ledger.integrity.guards import faulty_guards
+from ledger.integrity.guards import faulty_guards, foreign_triggers
 from ledger.integrity.note import VerifierKey
 from ledger.integrity.pool import Slicer
 from ledger.integrity.slices import SLICE
@@ -241,6 +241,10 @@ class _Verification:
                 "that nobody changed rows past the database's own guards, which are not as they were made: "
                 + ", ".join([*faulty[:MAX_LISTED], *more])
             )
+        foreign = foreign_triggers(self._store)
+        self._unchecked += foreign[:MAX_LISTED]
+        if len(foreign) > MAX_LISTED:
+            self._unchecked.append(f"and {len(foreign) - MAX_LISTED} more triggers or rules that are not ours")
 
 
 # --- the verdict ---------------------------------------------------------------------------

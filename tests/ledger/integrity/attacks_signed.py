@@ -22,7 +22,7 @@ from tests.ledger.integrity.attacks import AGAIN, OUTPUT, deleted, inserted, pay
 from tests.ledger.integrity.forging import TABLES, pour, store_checkpoint
 from tests.ledger.integrity.scene import COVERED, GROWN, OLDER, REPORT, Target
 from tests.ledger.integrity.small import ORIGIN, clean_run
-from tests.ledger.integrity.tampering import owner
+from tests.ledger.integrity.tampering import owner, put_foreign_trigger
 from tests.ledger.store.making import START, Clock
 
 HIS_OWN: Final = SigningKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(b"f" * 32))
@@ -368,6 +368,12 @@ UNSIGNED: Final = (
 # --- the guards ----------------------------------------------------------------------------
 
 _DROPPED: Final = Unproven("the database's own guards")
+_FOREIGN: Final = Unproven("a trigger that is not ours: zz on contents")
+
+
+def _put_foreign_trigger(_: Target, connection: Connection) -> None:
+    put_foreign_trigger(connection)
+
 
 GUARDS: Final = (
     Attack(
@@ -377,5 +383,12 @@ GUARDS: Final = (
         Expected(_DROPPED, _DROPPED, _DROPPED),
         None,
         unguarded=True,
+    ),
+    Attack(
+        "foreign-trigger",
+        "A trigger of somebody else's added, which could copy each text before it is erased",
+        (_put_foreign_trigger,),
+        Expected(_FOREIGN, _FOREIGN, _FOREIGN),
+        None,
     ),
 )

@@ -115,6 +115,20 @@ def restore(url: str, *, guarded: bool = True) -> None:
                 connection.exec_driver_sql(statement)
 
 
+def put_foreign_trigger(connection: Connection, body: str = "") -> None:
+    """A trigger ``zz`` of somebody else's on ``contents``, before each erasure; ``body``: SQL about the row OLD."""
+    if connection.dialect.name == "sqlite":
+        made = [f"CREATE TRIGGER zz BEFORE DELETE ON contents BEGIN {body or 'SELECT 1'}; END"]
+    else:
+        made = [
+            "CREATE OR REPLACE FUNCTION zz() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$ BEGIN {body or 'PERFORM 1'}; RETURN OLD; END $$",
+            "CREATE TRIGGER zz BEFORE DELETE ON contents FOR EACH ROW EXECUTE FUNCTION zz()",
+        ]
+    for statement in made:
+        connection.exec_driver_sql(statement)
+
+
 class Copies:
     """Copies of one finished ledger, each to be tampered with."""
 

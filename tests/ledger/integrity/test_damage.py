@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from ledger.events import new_event
-from ledger.integrity.verdict import Verdict
+from ledger.integrity.verdict import MAX_LISTED, Verdict
 from ledger.integrity.verify import verify
 from ledger.projections.tables import fold
 from ledger.store import open_store
 from ledger.store.errors import LedgerError, LedgerMalformed, LedgerNewer, LedgerNotFound, NotALedger
 from tests import stories
 from tests.ledger.integrity.small import build
-from tests.ledger.integrity.tampering import Copies, tamper
+from tests.ledger.integrity.tampering import Copies, owner, put_foreign_trigger, tamper
 
 
 def execute(url: str, *statements: str) -> None:
@@ -237,6 +237,38 @@ def test_a_guard_that_was_made_anew_without_its_teeth_is_named(file_url: str) ->
     assert "events_refuse_update is altered" in unproven_guards(file_url)
 
 
+def test_a_trigger_that_is_not_ours_does_not_pass(url: str) -> None:
+    with owner(url) as connection:
+        put_foreign_trigger(connection)
+    verdict = judged(url)
+    assert (verdict.result, verdict.findings) == ("INCOMPLETE", ())
+    assert "a trigger that is not ours: zz on contents" in verdict.unproven
+
+
+def test_a_trigger_in_capital_letters_or_on_a_view_is_found_and_one_elsewhere_is_not(file_url: str) -> None:
+    execute(
+        file_url,
+        "CREATE TABLE mine (a)",
+        "CREATE TRIGGER on_mine AFTER INSERT ON mine BEGIN SELECT 1; END",
+        'CREATE TRIGGER "zz\x1b[31m" AFTER INSERT ON EVENTS BEGIN INSERT INTO mine VALUES (1); END',
+        "CREATE TRIGGER on_view INSTEAD OF DELETE ON results BEGIN SELECT 1; END",
+    )
+    named = [said for said in judged(file_url).unproven if "not ours" in said]
+    assert named == [
+        r"a trigger that is not ours: 'zz\x1b[31m' on EVENTS",
+        "a trigger that is not ours: on_view on results",
+    ]
+
+
+def test_of_very_many_triggers_that_are_not_ours_the_first_are_named_and_the_rest_counted(file_url: str) -> None:
+    execute(
+        file_url, *(f"CREATE TRIGGER z{n:03} AFTER INSERT ON events BEGIN SELECT 1; END" for n in range(MAX_LISTED + 5))
+    )
+    named = [said for said in judged(file_url).unproven if "not ours" in said]
+    assert len(named) == MAX_LISTED + 1
+    assert "and 5 more" in named[-1]
+
+
 @pytest.fixture
 def server_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     made = Copies(request, tmp_path, "postgresql")
@@ -262,3 +294,16 @@ def test_a_guard_that_is_off_or_does_something_else_is_named_on_postgres(server_
     ):
         assert words in said
     assert "tree_nodes" not in said
+
+
+@pytest.mark.postgresql
+def test_a_rule_that_is_not_ours_is_named_on_postgres_and_one_elsewhere_is_not(server_url: str) -> None:
+    execute(
+        server_url,
+        "CREATE TABLE mine (a bigint)",
+        "CREATE RULE on_mine AS ON DELETE TO mine DO ALSO NOTHING",
+        "CREATE RULE zz AS ON DELETE TO contents DO ALSO INSERT INTO mine VALUES (OLD.position)",
+    )
+    verdict = judged(server_url)
+    assert (verdict.result, verdict.findings) == ("INCOMPLETE", ())
+    assert [said for said in verdict.unproven if "not ours" in said] == ["a rule that is not ours: zz on contents"]

@@ -35,7 +35,16 @@ from ledger.integrity.holds import (
     set_hold,
     set_retention,
 )
-from ledger.integrity.redact import Held, RequestNotFound, RunNotEnded, Target, TooYoung, redact, survey
+from ledger.integrity.redact import (
+    ForeignTriggers,
+    Held,
+    RequestNotFound,
+    RunNotEnded,
+    Target,
+    TooYoung,
+    redact,
+    survey,
+)
 from ledger.integrity.verify import verify
 from ledger.projections.rebuild import check
 from ledger.projections.report import report
@@ -45,7 +54,7 @@ from ledger.projections.tables import fold
 from ledger.store import LedgerError, Store, open_store
 from ledger.store.errors import RunNotFound
 from tests import stories
-from tests.ledger.integrity.tampering import tamper
+from tests.ledger.integrity.tampering import owner, put_foreign_trigger, tamper
 from tests.ledger.store.making import START, Clock, accepted, some
 
 BY = By("tester", "someone", "h1", basis="the law")
@@ -487,3 +496,25 @@ def test_a_floor_is_lowered_only_with_a_reason(store: Store) -> None:
 def test_a_floor_out_of_range_is_refused(store: Store, days: int) -> None:
     with pytest.raises(FloorRefused):
         set_retention(store, days, BY)
+
+
+# --- what would keep a copy ----------------------------------------------------------------
+
+
+def test_a_trigger_that_keeps_what_is_erased_is_named_before_anything_is_erased(store: Store) -> None:
+    store.append(told())
+    kept = remaining(store)
+    with owner(store.url or "") as connection:
+        connection.exec_driver_sql("CREATE TABLE stash (p bigint, b text)")
+        put_foreign_trigger(connection, "INSERT INTO stash VALUES (OLD.position, OLD.body)")
+    for work in (lambda: survey(store, Target("r1")), lambda: redact(store, Target("r1"), reason="asked", by=BY)):
+        with pytest.raises(ForeignTriggers, match="a trigger that is not ours: zz on contents.*drop it") as refused:
+            work()
+        assert refused.value.exit_code == 1
+    assert remaining(store) == kept
+    assert redacted_in_events(store) == []
+    assert list(store.rows("SELECT * FROM stash")) == []
+    with owner(store.url or "") as connection:
+        connection.exec_driver_sql("DROP TRIGGER zz" + (" ON contents" if store.dialect == "postgresql" else ""))
+    assert redact(store, Target("r1"), reason="asked", by=BY).contents == len(kept)
+    assert list(store.rows("SELECT * FROM stash")) == []
