@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from commands._config import path_of, read_config
 from commands._failures import Refused
 from commands._session import read_env_file, session
 from commands._types import AsOf, Identifier
@@ -20,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Option(click.Option):
-    """An option that ``REPLAY_LEDGER_<OPTION>`` may give as well, from the environment or a file."""
+    """An option that ``REPLAY_LEDGER_<OPTION>`` may give as well, from the environment or a file, or ``--config``."""
 
     @property
     def variable(self) -> str:
@@ -30,10 +31,37 @@ class Option(click.Option):
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         return session(ctx).variable(self.variable)
 
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, click.Parameter]) -> tuple[Any, ParameterSource]:
+        value, source = super().consume_value(ctx, opts)
+        config = session(ctx).config
+        # A group has the common options only to hand them on: what a file says is for the command itself.
+        if config is None or source is not ParameterSource.DEFAULT or isinstance(ctx.command, click.Group):
+            return value, source
+        given = config.given(path_of(ctx), self)
+        return (value, source) if given is None else (given, ParameterSource.DEFAULT_MAP)
+
     def get_error_hint(self, ctx: click.Context | None) -> str:
         hint = super().get_error_hint(ctx)
+        if ctx is not None and ctx.get_parameter_source(self.name) is ParameterSource.DEFAULT_MAP:
+            config = session(ctx).config
+            return hint if config is None else f"{hint} (in {config.file})"
         from_environment = ctx is not None and session(ctx).variable(self.variable) is not None
         return f"{hint} (or {self.variable})" if from_environment else hint
+
+
+class TypedOption(Option):
+    """An option of the command line alone: it confirms, or sets a safeguard aside, each time anew.
+
+    In a variable or a file it would go on doing so, long after anybody meant it. So neither is read for it.
+    """
+
+    typed_only = True
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return None
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        return click.Option.get_error_hint(self, ctx)
 
 
 def _take_ledger(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -57,6 +85,11 @@ def _take_env_file(ctx: click.Context, _: click.Parameter, value: str | None) ->
         raise Refused(f"{value}: not UTF-8 text") from None
     except ValueError as error:
         raise Refused(f"{value}: {error}") from None
+
+
+def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        session(ctx).config = read_config(value)
 
 
 def _take_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -104,6 +137,16 @@ def common_options(*, ledger: bool) -> list[click.Option]:
     )
     options.append(
         Option(
+            ["--config"],
+            metavar="FILE",
+            is_eager=True,
+            expose_value=False,
+            callback=_take_config,
+            help="Take options that are not given otherwise from FILE: TOML, a table for each command.",
+        )
+    )
+    options.append(
+        Option(
             ["--debug"],
             is_flag=True,
             is_eager=True,
@@ -120,13 +163,18 @@ def option(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, cls=Option, **attributes)
 
 
+def typed_option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """An option that is taken from the command line alone."""
+    return click.option(*names, cls=TypedOption, **attributes)
+
+
 run_argument = click.argument("run", metavar="RUN")
 actor_option = option(
     "--actor",
     type=Identifier(),
     help="Who does this, as an id. [default: the name of the operating system's user]",
 )
-accept_clock_option = option(
+accept_clock_option = typed_option(
     "--accept-clock",
     is_flag=True,
     help="Append although this machine's clock is more than 5 minutes behind the ledger's last event.",

@@ -8,7 +8,7 @@ from commands._anchors import given_keys
 from commands._click import Command
 from commands._failures import Refused
 from commands._ledger import open_for
-from commands._options import option, out_option
+from commands._options import option, out_option, typed_option
 from commands._out_files import refuse_databases, refuse_shared, refuse_signers_files
 from commands._output import write_data
 from commands._signing import signer_for
@@ -25,7 +25,7 @@ from ledger.integrity.note import MAX_NOTE_BYTES
     ],
 )
 @out_option
-@option(
+@typed_option(
     "--adopt",
     metavar="FILE",
     help="Where the signer's store was lost: take the latest checkpoint that you kept elsewhere for the last one "

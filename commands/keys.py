@@ -10,7 +10,7 @@ import click
 from commands._click import CONTEXT_SETTINGS, Command
 from commands._failures import Refused
 from commands._ledger import open_for
-from commands._options import accept_clock_option, option
+from commands._options import accept_clock_option, option, typed_option
 from commands._output import say, write_data
 from commands._session import session
 from commands._signing import signer_for, signer_store, where_looked
@@ -56,7 +56,7 @@ def show(ctx: click.Context, /) -> None:
     ],
 )
 @option("--note", type=PlainText(), metavar="TEXT", help="Why, kept as content of the event.")
-@option(
+@typed_option(
     "--key-lost",
     is_flag=True,
     help="The ledger's key is gone for good: go on without its signature. Who trusted it has to be given the new "

@@ -11,7 +11,7 @@ import click
 from commands._click import Command
 from commands._failures import INCOMPLETE, NO, OK, Refused
 from commands._ledger import find_run, open_for
-from commands._options import accept_clock_option, actor_option, json_option, option
+from commands._options import accept_clock_option, actor_option, json_option, option, typed_option
 from commands._output import is_terminal, json_line, say, write_data
 from commands._progress import TerminalLine
 from commands._signing import code_after, open_to_append, signed
@@ -47,7 +47,7 @@ _ON_POSTGRES: Final = (
 )
 @option("--note", type=PlainText(), metavar="TEXT", help="More about it, kept likewise.")
 @option("--dry-run", is_flag=True, help="Only say what would go, and whether it may.")
-@option("--yes", is_flag=True, help="Erase without asking; the run must then be named by its whole id.")
+@typed_option("--yes", is_flag=True, help="Erase without asking; the run must then be named by its whole id.")
 @json_option
 @actor_option
 @accept_clock_option

@@ -103,6 +103,7 @@ class Verdict:
 
     ``origin``, ``size`` and ``root`` are the head's, None where it has none that can be read.
     ``at``: the size of the checkpoint by which alone was judged, if any. ``events``: rows read.
+    ``max_window``: how many events were allowed to stand beyond the anchor.
     ``findings`` holds the first ``MAX_FINDINGS``, ``findings_left_out`` counts the rest; so with
     ``redactions`` and ``open_runs`` and ``MAX_LISTED``. ``unproven``: plain sentences. ``signed``: events
     after those anchored that a stored checkpoint by a trusted key covers; ``unsigned``: those after them.
@@ -123,6 +124,12 @@ class Verdict:
     open_runs_left_out: int
     redactions: tuple[Redaction, ...]
     redactions_left_out: int
+    max_window: int = 0
+
+    @property
+    def beyond(self) -> int:
+        """How many events stand beyond the anchor."""
+        return sum(window.events for window in (self.signed, self.unsigned) if window is not None)
 
     @property
     def result(self) -> Result:
@@ -146,6 +153,7 @@ class Verdict:
         if self.anchored is not None:
             window, source, keys = self.anchored
             members["anchored"] = {"source": source, "keys": list(keys), **window.as_dict()}
+        members["beyond_anchor"] = self.beyond
         return {"verdict": self.result, **members, "not_proven": list(NOT_PROVEN)}
 
     def lines(self) -> Iterator[str]:
@@ -153,7 +161,7 @@ class Verdict:
         origin = "a ledger of unknown origin" if self.origin is None else printable(self.origin)
         said = "no head could be read" if self.size is None else f"the head says size {self.size}, root {self.root}"
         alone = "" if self.at is None else f", judging positions 1 to {self.at} alone: not what follows, nor the tables"
-        yield f"{self.result}  {origin}"
+        yield f"{self.result}{self._allowed()}  {origin}"
         yield f"  {self.events} events read and hashed again{alone}; {said}"
         yield from self._finding_lines()
         yield from self._vouching_lines()
@@ -165,6 +173,13 @@ class Verdict:
         ]
         yield from _listed("Erased content", erased, self.redactions_left_out)
         yield from _listed("What this does not prove", NOT_PROVEN)
+
+    def _allowed(self) -> str:
+        """The window that was allowed: who reads the first line alone must not take it for none."""
+        if not self.max_window:
+            return ""
+        stand = "no anchor" if self.anchored is None else f"{self.beyond} {_stand(self.beyond)} beyond the anchor"
+        return f" with a window of up to {_count(self.max_window, 'event')} allowed: {stand}"
 
     def _vouching_lines(self) -> Iterator[str]:
         if self.anchored is None:
@@ -245,6 +260,10 @@ def _listed(title: str, items: tuple[str, ...] | list[str], left_out: int = 0) -
         yield f"  - {item}"
     if left_out:
         yield f"  ... and {left_out} more"
+
+
+def _stand(number: int) -> str:
+    return "stands" if number == 1 else "stand"
 
 
 def _count(number: int, noun: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -128,7 +129,8 @@ class _Verification:
         for name, stage in self._stages():
             self._guarded(name, stage)
         at = None if self._asked.at is None else self._asked.at.tree.size
-        return _verdict(self._seen, at, self._walk, self._vouching, self._found, self._unchecked)
+        verdict = _verdict(self._seen, at, self._walk, self._vouching, self._found, self._unchecked)
+        return replace(verdict, max_window=self._asked.max_window)
 
     def _stages(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """What is checked, each under the name by which it is said that it could not be."""

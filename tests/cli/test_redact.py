@@ -241,3 +241,14 @@ def at_a_terminal(program: Program, typed: str, code: int) -> str:
     os.close(terminal)
     assert os.waitstatus_to_exitcode(status) == code, shown
     return shown.decode()
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_variable_does_not_confirm_an_erasure(recorded: Program, by_file: bool) -> None:
+    (recorded.folder / "env").write_text("REPLAY_LEDGER_YES=1\n")
+    given = {"env": {}} if by_file else {"env": {"REPLAY_LEDGER_YES": "1"}}
+    words = ("--env-file", "env") if by_file else ()
+    ended = recorded("redact", "--run", "r1", "--reason", "asked", *words, **given)
+    assert (ended.code, ended.out) == (2, b"")
+    assert "confirm it with --yes" in ended.err
+    assert files_with(recorded, "Decide on incident")

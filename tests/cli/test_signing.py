@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
+from cli import cli
 from commands._failures import NO, OK, WRONG_USE
+from commands._options import TypedOption
 from commands._session import Session
 from commands._signing import checkpoint_at_end, code_after, open_to_append, signed
 from ledger import open_ledger
@@ -155,6 +157,26 @@ def test_a_lost_key_is_given_up_only_when_asked_to(on_file: Program) -> None:
     rotated = on_file("keys", "rotate", "--key-lost")
     assert rotated.code == 0
     assert told(on_file("checkpoint"), rotated.text).size == 2
+
+
+def test_what_sets_a_safeguard_aside_is_taken_from_the_command_line_alone(on_file: Program) -> None:
+    (on_file.folder / "kept.txt").write_bytes(on_file("checkpoint").out)
+    for command in _commands(cli):
+        for parameter in command.params:
+            if parameter.name in {"yes", "key_lost", "accept_clock", "adopt", "force"}:
+                assert isinstance(parameter, TypedOption), f"{command.name} {parameter.name}"
+    (signer_folder(on_file) / KEY).unlink()
+    refused = on_file("keys", "rotate", env={"REPLAY_LEDGER_KEY_LOST": "1"})
+    assert refused.code == 2
+    assert "with --key-lost where it is gone" in refused.err
+
+
+def _commands(group: click.Group) -> Iterator[click.Command]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield from _commands(command) if isinstance(command, click.Group) else [command]
 
 
 # --- where the key is ----------------------------------------------------------------------

@@ -78,6 +78,24 @@ def test_what_stands_beyond_the_checkpoint_is_a_window(kept: Program, elsewhere:
     assert kept("verify", "--key", "ledger.vkey", "--at-checkpoint", "kept.txt", env=elsewhere).code == 0
 
 
+def test_a_pass_by_a_window_from_the_environment_does_not_look_like_any_other(
+    kept: Program, elsewhere: dict[str, str]
+) -> None:
+    by = ("--key", "ledger.vkey", "--checkpoint", "kept.txt")
+    elsewhere |= {"REPLAY_LEDGER_MAX_WINDOW": "1000"}
+    assert kept("run", "incidents.jsonl", "--run-id", "r2", env=elsewhere).code == 0
+    ended = kept("verify", *by, env=elsewhere)
+    assert ended.code == 0, ended.text
+    said = kept("verify", *by, "--json", env=elsewhere).json
+    beyond = said["unsigned"]["events"]
+    assert beyond > 3
+    assert (said["verdict"], said["max_window"], said["beyond_anchor"]) == ("PASS", 1000, beyond)
+    assert ended.text.startswith(f"PASS with a window of up to 1000 events allowed: {beyond} stand beyond the anchor  ")
+    unanchored = kept("verify", "--max-window", 1, env=elsewhere)
+    assert unanchored.text.startswith("INCOMPLETE with a window of up to 1 event allowed: no anchor  ")
+    assert kept("verify", *by, "--max-window", 0, env=elsewhere).text.startswith("INCOMPLETE  ")
+
+
 def test_a_file_put_back_from_an_older_copy_was_rolled_back(program: Program, against: Against, three: Path) -> None:
     against()
     assert program("run", three, "--run-id", "r1").code == 0
