@@ -72,7 +72,8 @@ def redact(
     a report is made of, so reports keep their bytes and `verify` still passes; it lists the erasure.
 
     Refused for a run that has not ended, under a legal hold (`hold`), below the retention floor
-    (`retention`), and where a trigger that is not ours could keep a copy. A run interrupted half-way is finished by the same command again.
+    (`retention`), and where a trigger that is not ours could keep a copy. A run interrupted half-way
+    is finished by the same command again.
 
     \b
     Exit: 0 erased, or nothing was left to erase; 1 it may not be erased, or you said no; 2 wrong use;

@@ -120,9 +120,9 @@ def put_foreign_trigger(connection: Connection, body: str = "") -> None:
     if connection.dialect.name == "sqlite":
         made = [f"CREATE TRIGGER zz BEFORE DELETE ON contents BEGIN {body or 'SELECT 1'}; END"]
     else:
+        does = body or "PERFORM 1"
         made = [
-            "CREATE OR REPLACE FUNCTION zz() RETURNS trigger LANGUAGE plpgsql AS"
-            f" $$ BEGIN {body or 'PERFORM 1'}; RETURN OLD; END $$",
+            f"CREATE OR REPLACE FUNCTION zz() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does}; RETURN OLD; END $$",
             "CREATE TRIGGER zz BEFORE DELETE ON contents FOR EACH ROW EXECUTE FUNCTION zz()",
         ]
     for statement in made:

@@ -508,7 +508,7 @@ def test_a_trigger_that_keeps_what_is_erased_is_named_before_anything_is_erased(
         connection.exec_driver_sql("CREATE TABLE stash (p bigint, b text)")
         put_foreign_trigger(connection, "INSERT INTO stash VALUES (OLD.position, OLD.body)")
     for work in (lambda: survey(store, Target("r1")), lambda: redact(store, Target("r1"), reason="asked", by=BY)):
-        with pytest.raises(ForeignTriggers, match="a trigger that is not ours: zz on contents.*drop it") as refused:
+        with pytest.raises(ForeignTriggers, match=r"a trigger that is not ours: zz on contents.*drop it") as refused:
             work()
         assert refused.value.exit_code == 1
     assert remaining(store) == kept
