@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from ledger.events import Event
 from ledger.projections.projection import Pass, checked
 from ledger.store import Store, Unreadable
-from runner.decide_again import STANDS_ON, Recorded
+from runner.decide_again import FROM_OUTSIDE, RESULTS, STANDS_ON, Recorded
 from runner.intake import INTAKE_TYPES
 
 PAGE: Final = 200
@@ -64,37 +64,46 @@ class Asked(NamedTuple):
         return sum(sizes) + (sizes[0] if sizes else 0)
 
 
-_ACCEPTED_SQL: Final = """
-SELECT position FROM events
-WHERE run_id = :run_id AND type = 'RequestAccepted' AND position >= :first AND position <= :last ORDER BY position
+# Not by the type of an event: where that was altered, the request would be passed over in silence.
+_FIRST_SQL: Final = """
+SELECT min(position) FROM events
+WHERE run_id = :run_id AND request_id IS NOT NULL AND position >= :first AND position <= :last
+GROUP BY request_id ORDER BY 1
 """
+_OF_A_REQUEST: Final = STANDS_ON | FROM_OUTSIDE | RESULTS | {"ParseFailed", "Retried"}
+
+
+def unreadable_of_run(store: Store, of: Pass, upto: int) -> Iterator[Unreadable]:
+    """Of the run's own events, from the pass's first to position ``upto``, those that cannot be read or placed."""
+    for event in checked(store.events(of.run_id, after=of.first - 1, upto=upto, of_no_request=True)):
+        if isinstance(event, Unreadable):
+            yield event
+        elif event.type in _OF_A_REQUEST:
+            yield Unreadable(event.position, of.run_id, None, event.type, "it belongs to no request")
 
 
 def request_pages(store: Store, of: Pass) -> Iterator[list[Asked]]:
-    """The pass's requests in the order of their acceptance, without contents."""
+    """The pass's requests in the order of their first events, without contents."""
     span = {"run_id": of.run_id, "first": of.first, "last": of.last}
-    accepted = array("q", (position for (position,) in store.rows(_ACCEPTED_SQL, span)))
-    for start in range(0, len(accepted), PAGE):
-        yield _page(store, of, accepted[start : start + PAGE])
+    firsts = array("q", (position for (position,) in store.rows(_FIRST_SQL, span)))
+    for start in range(0, len(firsts), PAGE):
+        yield _page(store, of, firsts[start : start + PAGE])
 
 
-def _page(store: Store, of: Pass, accepted: Sequence[int]) -> list[Asked]:
-    wanted = set(accepted)
+def _page(store: Store, of: Pass, firsts: Sequence[int]) -> list[Asked]:
     found: dict[str, Asked] = {}
-    for event in checked(store.request_events(accepted, after=of.first - 1, upto=of.last)):
+    for event in checked(store.request_events(firsts, after=of.first - 1, upto=of.last)):
         request_id = event.request_id or ""
-        if event.position in wanted:
-            wanted.discard(event.position)
-            found.setdefault(request_id, Asked(request_id, [], []))
-        if request_id not in found:
+        first = request_id not in found
+        asked = found.setdefault(request_id, Asked(request_id, [], []))
+        if isinstance(event, Unreadable):
+            asked.unreadable.append(event)
             continue
-        if isinstance(event, Event):
-            found[request_id].events.append(Recorded(event.position, event.type, event.payload, None))
-        else:
-            found[request_id].unreadable.append(event)
-    # Nothing that was accepted is passed over in silence, whatever was done to the record.
-    strays = [Unreadable(at, of.run_id, None, "RequestAccepted", "it belongs to no request") for at in sorted(wanted)]
-    return [*found.values(), *(Asked("", [], [stray]) for stray in strays)]
+        asked.events.append(Recorded(event.position, event.type, event.payload, None))
+        if first and event.type != "RequestAccepted":
+            reason = "before it there is no acceptance of its request"
+            asked.unreadable.append(Unreadable(event.position, of.run_id, request_id, event.type, reason))
+    return list(found.values())
 
 
 def with_contents(store: Store, page: Sequence[Asked]) -> Iterator[Asked]:

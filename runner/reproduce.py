@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from ledger.events import Event
+from ledger.events import EVENT_TYPES, Event
 from ledger.projections.projection import Pass, checked, find_pass
 from ledger.store import Store, Unreadable
+from ledger.store.errors import RunNotFound
 from runner.contract import Contract
 from runner.decide import RecordedRequest
 from runner.decide_again import (
@@ -32,7 +33,15 @@ from runner.decide_again import (
 from runner.guard_again import LineTerms, line_again
 from runner.leakage import LEAK_RULES_VERSION, scan_body
 from runner.prompts import check_options
-from runner.recorded_requests import Asked, Stops, erased, line_pages, request_pages, with_contents
+from runner.recorded_requests import (
+    Asked,
+    Stops,
+    erased,
+    line_pages,
+    request_pages,
+    unreadable_of_run,
+    with_contents,
+)
 from runner.requests import RunIdentity
 from runner.settings import RunSettings
 from runner.variants import UnknownVariant, Variant, variant_for
@@ -168,25 +177,21 @@ class Reproduction:
         progress: Progress | None = None,
     ) -> None:
         self._store = store
-        self._of = find_pass(store, run_id)
+        self._upto = store.head().size
+        self._of = _find(store, run_id)
         self._contract = contract
         self._guard = guard
         self._progress = progress or (lambda _: None)
         self._started = _read_start(store, self._of)
-        end = _read_at(store, self._of, self._of.last)
-        self._unread = [
-            event for event in (_read_at(store, self._of, self._of.first), end) if isinstance(event, Unreadable)
-        ]
-        self.tally = Tally(run_id, _state(end))
+        self.tally = Tally(run_id, _state(_read_at(store, self._of, self._of.last)))
         self.tally.leak_rules_version = self._started.leak_rules_version
         if contract is not None:
             self.tally.what_if = Counter()
 
     def cases(self) -> Iterator[Case]:
         """What would be otherwise and what cannot be told, in the order of the requests; read once."""
-        run_id, stops = self.tally.run_id, Stops(self._store, self._of)
-        for event in self._unread:
-            yield from self._counted([Case(run_id, None, event.position, event.type, "unreadable", event.reason)])
+        yield from self._counted(self._unreadable())
+        stops = Stops(self._store, self._of)
         for page in request_pages(self._store, self._of):
             for asked in with_contents(self._store, page):
                 yield from self._counted(self._request(asked, stops))
@@ -198,6 +203,17 @@ class Reproduction:
         for case in cases:
             self.tally.kinds[case.kind] += 1
             yield case
+
+    def _unreadable(self) -> Iterator[Case]:
+        """Of the run's own events those that cannot be read; also after the pass, where another may have begun."""
+        run_id = self.tally.run_id
+        if self._started.missing is not None:
+            at, event_type = self._started.missing
+            yield Case(run_id, None, at, event_type, "unreadable", "before it there is no start of its run")
+        for event in unreadable_of_run(self._store, self._of, self._upto):
+            if self.tally.state == "running" and event.type not in EVENT_TYPES:
+                self.tally.state = "unreadable"  # it may have been the end
+            yield Case(run_id, None, event.position, event.type, "unreadable", event.reason)
 
     # --- a request ---
 
@@ -297,9 +313,7 @@ class Reproduction:
     def _line(self, terms: LineTerms | None, event: Event | Unreadable, content: bytes | None) -> Iterator[Case]:
         run_id, own = self.tally.run_id, event.type != "RequestAccepted"
         request_id = event.request_id
-        if isinstance(event, Unreadable):
-            if own:  # an accepted one was listed with its request
-                yield Case(run_id, request_id, event.position, event.type, "unreadable", event.reason)
+        if isinstance(event, Unreadable):  # and listed already
             return
         request_id = request_id or event.payload.get("request_id")
         reason: str | None = self._started.fault or "start"
@@ -320,7 +334,10 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class _Start:
-    """What ``RunStarted`` says. ``fault``: why nothing of the run can be decided again."""
+    """What ``RunStarted`` says. ``fault``: why nothing of the run can be decided again.
+
+    ``missing``: where there is none, the position and the type of the run's first event.
+    """
 
     fault: str | None
     leak_rules_version: int | None = None
@@ -329,6 +346,21 @@ class _Start:
     model: str = ""
     settings: RunSettings | None = None
     lines: LineTerms | None = None
+    missing: tuple[int, str] | None = None
+
+
+def _find(store: Store, run_id: str) -> Pass:
+    """The run's last pass; all of the run where no start of it is found. Raises ``RunNotFound``."""
+    try:
+        return find_pass(store, run_id)
+    except RunNotFound:
+        ((first, last),) = store.rows(_SPAN_SQL, {"run_id": run_id})
+        if first is None:
+            raise
+        return Pass(run_id, first, last)
+
+
+_SPAN_SQL: Final = "SELECT min(position), max(position) FROM events WHERE run_id = :run_id"
 
 
 def _read_at(store: Store, of: Pass, position: int) -> Event | Unreadable | None:
@@ -350,6 +382,8 @@ def _read_start(store: Store, of: Pass) -> _Start:
     started = _read_at(store, of, of.first)
     if not isinstance(started, Event):
         return _Start("start")
+    if started.type != "RunStarted":
+        return _Start("start", missing=(started.position, started.type))
     payload, content = started.payload, store.content(of.first)
     version = payload["leak_rules_version"]
     try:

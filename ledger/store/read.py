@@ -55,6 +55,7 @@ def events(
     upto: int | None,
     request_id: str | None,
     since_last_start: bool,
+    of_no_request: bool = False,
 ) -> Iterator[Event | Unreadable]:
     """See ``Store.events``."""
     end = _NO_END if upto is None else upto
@@ -63,12 +64,12 @@ def events(
         if not started:
             return
         after = max(after, started[0][0] - 1)
-    for rows in _pages(backend, run_id, request_id, after, end):
+    for rows in _pages(backend, run_id, request_id, after, end, of_no_request=of_no_request):
         yield from decoded(rows)
 
 
 def _pages(
-    backend: Backend, run_id: str | None, request_id: str | None, after: int, end: int
+    backend: Backend, run_id: str | None, request_id: str | None, after: int, end: int, *, of_no_request: bool
 ) -> Iterator[Sequence[Row]]:
     """Rows of ``_ENVELOPE`` and payload with after < position <= end, a page at a time.
 
@@ -81,6 +82,8 @@ def _pages(
         key, at, where = "run_version", _version_at(backend, run_id, after), "run_id = :run_id"
     else:
         key, at, where = "request_version", 0, "run_id = :run_id AND request_id = :request_id"
+    if of_no_request:
+        where += " AND request_id IS NULL"
     sql = f"""
         SELECT {_ENVELOPE}, {backend.payload_column} FROM events
         WHERE {where} AND {key} > :at ORDER BY {key} LIMIT {PAGE}

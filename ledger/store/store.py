@@ -82,15 +82,16 @@ class Store:
         upto: int | None = None,
         request_id: str | None = None,
         since_last_start: bool = False,
+        of_no_request: bool = False,
     ) -> Iterator[Event | Unreadable]:
         """Events by position, ``after`` < position <= ``upto``: of the ledger, a run, or a request of it.
 
         Streamed in bounded memory, payloads brought to their present schema. What cannot be
         understood comes as ``Unreadable``. ``since_last_start``: from the run's last ``RunStarted``
-        (at or below ``upto``) on; nothing where it has none.
+        (at or below ``upto``) on; nothing where it has none. ``of_no_request``: the run's own alone.
         """
-        if run_id is None and (request_id is not None or since_last_start):
-            raise ValueError("a request, or a last start, is some run's")
+        if run_id is None and (request_id is not None or since_last_start or of_no_request):
+            raise ValueError("a request, a last start, or what is no request's, is some run's")
         return read.events(
             self._backend,
             run_id,
@@ -98,6 +99,7 @@ class Store:
             upto=upto,
             request_id=request_id,
             since_last_start=since_last_start,
+            of_no_request=of_no_request,
         )
 
     def request_events(self, positions: Sequence[int], *, after: int, upto: int) -> Iterator[Event | Unreadable]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,67 @@ def test_a_run_of_this_program_has_no_difference(recorded: Program) -> None:
         "  3 lines checked again by leak rules version 1: 0 otherwise",
     ]
     assert recorded("db", "status", "--json").json["size"] == before
+
+
+def altered(program: Program, statement: str, *values: object) -> None:
+    """Change the ledger behind its back, as who owns the file can."""
+    with closing(sqlite3.connect(program.folder / "replay-ledger.db")) as ledger:
+        for (trigger,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            ledger.execute(f'DROP TRIGGER "{trigger}"')
+        ledger.execute(statement, values)
+        ledger.commit()
+
+
+@pytest.fixture
+def on_disk(program: Program, against: Against, three: Path) -> Program:
+    """As ``recorded``, in the file of the working directory."""
+    against()
+    assert program("run", three, "--run-id", "r1").code == 0
+    return program
+
+
+@pytest.mark.parametrize(
+    ("statement", "position", "counted"),
+    [
+        ("UPDATE events SET type = 'Foo' WHERE position = ?", 4, "2 as recorded, 1 with an event"),
+        (
+            "UPDATE events SET request_id = NULL, request_version = NULL WHERE position = ?",
+            4,
+            "2 as recorded, 1 with an",
+        ),
+        ("UPDATE events SET type = 'Foo' WHERE position = ?", 2, "3 not reproducible"),
+        ("UPDATE events SET payload = '{' WHERE position = ?", 2, "3 not reproducible"),
+        ("UPDATE events SET type = 'Foo' WHERE position = ?", 6, "3 as recorded"),
+        ("UPDATE events SET payload = '{' WHERE position = ?", 6, "3 as recorded"),
+        (
+            "UPDATE events SET type = 'Foo' WHERE position = (SELECT max(position) FROM events) AND ? > 0",
+            16,
+            "3 as rec",
+        ),
+    ],
+)
+def test_an_event_that_could_not_be_read_vanished_with_its_request_and_no_difference_was_told(
+    on_disk: Program, statement: str, position: int, counted: str
+) -> None:
+    altered(on_disk, statement, position)
+    for words in (("r1",), ("r1", "--guard"), ("--all",)):
+        ended = on_disk("reproduce", *words)
+        assert ended.code == 1, ended.text
+        assert f": event {position}, " in ended.text
+        assert f"  3 requests: {counted}" in ended.text
+        assert "no difference" not in ended.text
+
+
+def test_events_that_were_taken_out_took_their_request_or_their_run_with_them(on_disk: Program) -> None:
+    altered(on_disk, "DELETE FROM events WHERE position = 4")
+    ended = on_disk("reproduce", "r1")
+    assert ended.code == 1
+    assert "before it there is no acceptance of its request" in ended.text
+    assert "  3 requests: 2 as recorded, 1 with an event that cannot be read" in ended.text
+    altered(on_disk, "DELETE FROM events WHERE position = 2")
+    ended = on_disk("reproduce", "--all")
+    assert ended.code == 1
+    assert "no request: event 3, RequestAccepted (unreadable): before it there is no start of its run" in ended.text
 
 
 def test_for_machines_each_run_is_one_object_and_the_verdict_the_last(recorded: Program) -> None:
