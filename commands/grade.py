@@ -113,7 +113,7 @@ def grade(ctx: click.Context, /, run: str | None, labels: str | None, schema: bo
         made = make_grades(store, run_id, check_as_of(store, given["as_of"]))
         data = _RENDER[_format(given)](made)
     write_data([data], given["out"])
-    unreadable = made["missing_parts"] or (graded is not None and graded.unreadable)
+    unreadable = made["missing_parts"] or made["unreadable"] or (graded is not None and graded.unreadable)
     return code_after(NO if unreadable else OK, unsigned)
 
 
@@ -167,7 +167,7 @@ class _Work:
 def _tell(graded: Grading) -> None:
     joined = graded.joined
     done = "recorded" if graded.new else "on record already, nothing was appended,"
-    say(f"{len(joined.grades):,} of {joined.requests:,} requests graded; {done} at position {graded.position}.")
+    say(f"{len(joined.graded):,} of {len(joined.decisions):,} requests graded; {done} at position {graded.position}.")
     _tell_ids("without a label", joined.unlabelled)
     _tell_ids("labelled, but no request of the run", [label.named for label in joined.unknown])
     if graded.unreadable:

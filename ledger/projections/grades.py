@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from ledger.events import Event
 from ledger.projections.decisions import RISK_LEVELS
-from ledger.projections.grading import MAX_NAMED, grading_events
+from ledger.projections.grading import MAX_NAMED, grading_events, grading_positions
 from ledger.projections.projection import find_pass, fold_all, pass_events, resolve_as_of
 from ledger.projections.stats import CONFIDENCE, wilson
 from ledger.store import Store
@@ -53,7 +53,7 @@ class _Named:
 class GradesFold:
     """Start, ``fold`` ``RunStarted`` and the ``GradesRecorded`` events in order of position, ``finish``.
 
-    A first part begins anew: the last grading is the one that counts. Memory: a few hundred ids.
+    The last grading is the one that counts. Memory: a few hundred ids.
     """
 
     NAME: ClassVar[str] = "grades"
@@ -63,6 +63,7 @@ class GradesFold:
         self.run_id = run_id
         self.position = 0
         """Of the last event consumed."""
+        self.unreadable = 0
         self._run: dict[str, str | None] = dict.fromkeys(_RUN_FACTS)
         self._clear()
 
@@ -79,19 +80,22 @@ class GradesFold:
         self._flags: dict[str, Counter[tuple[bool, bool | None]]] = {flag: Counter() for flag in _FLAGS}
 
     def fold(self, event: Event | Unreadable) -> None:
-        """Take the next event; one that cannot be read leaves a part out, which is told."""
+        """Take the next event; one that cannot be read is counted, and the part of a grading that it was is missing."""
         if event.run_id != self.run_id or event.type not in ("RunStarted", "GradesRecorded"):
             return
         self.position = event.position
         if not isinstance(event, Event):
+            self.unreadable += 1
             return
         p = event.payload
         if event.type == "RunStarted":
             self._clear()
+            self.unreadable = 0
             self._run = {fact: p[fact] for fact in _RUN_FACTS}
             return
-        if p["part"] == 1:
+        if self.facts is None or not _continues(self.facts, p):
             self._clear()
+        if p["part"] == 1:
             self._unlabelled, self._unknown = p["unlabelled"], p["unknown"]
         self.facts = p
         self._parts += 1
@@ -149,6 +153,7 @@ class GradesFold:
                 **{flag: _flag_matrix(self._flags[flag]) for flag in _FLAGS},
             },
             "missing_parts": p["parts"] - self._parts,
+            "unreadable": self.unreadable,
             "confidence": CONFIDENCE,
             "grading": {fact: p[fact] for fact in _GRADING_FACTS},
             "as_of": {"position": self.position, "root": root.hex(), "size": self.position},
@@ -162,6 +167,12 @@ class GradesFold:
         answered = sum(count for (_, accepted, _), count in counted if accepted)
         correct = sum(count for (_, _, right), count in counted if right)
         return {"of_graded": wilson(correct, graded).shown(), "of_answered": wilson(correct, answered).shown()}
+
+
+def _continues(before: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    """Is it a later part of the same grading? Also where the first part of another cannot be read."""
+    shared = (*_GRADING_FACTS, "parts", "counts")
+    return part["part"] > before["part"] and all(part[name] == before[name] for name in shared)
 
 
 def _flag_matrix(counted: Counter[tuple[bool, bool | None]]) -> dict[str, dict[str, int]]:
@@ -178,5 +189,5 @@ def grades(store: Store, run_id: str, as_of: int | str | None = None) -> dict[st
     upto = resolve_as_of(store, as_of)
     of = find_pass(store, run_id, upto)
     fold = fold_all(GradesFold(run_id), pass_events(store, of._replace(last=of.first)))
-    fold_all(fold, grading_events(store, run_id, upto))
+    fold_all(fold, grading_events(store, run_id, grading_positions(store, run_id, upto)))
     return fold.finish(store.root_at(fold.position))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ledger.events import MAX_GRADES, Event, Grade, GradeCounts, GradesRecorded, NewEvent, new_event
 from ledger.integrity.canonical import encode
 from ledger.projections.answers import VERDICT
 from ledger.projections.decisions import Decision, Decisions, read_decisions
-from ledger.projections.projection import find_pass, pass_events
+from ledger.projections.projection import Pass, find_pass, pass_events
 from ledger.store import Store
 from ledger.store.errors import LedgerBusy, VersionConflict
 from ledger.store.expected import Expected
@@ -72,37 +73,42 @@ class GradingRefused(Exception):
 
 
 class Joined(NamedTuple):
-    """Labels joined to a run: grades in line order, each with its label, and what is left over."""
+    """Labels joined to a run: what was graded, in line order, each with its label, and what is left over."""
 
-    grades: list[tuple[Grade, Label]]
-    requests: int
+    decisions: Decisions
+    graded: list[tuple[int, Label]]
+    """Where the request stands among ``decisions``, and its label."""
     unlabelled: list[str]
     unknown: list[Label]
 
+    def grades(self) -> Iterator[Grade]:
+        """A grade for each request that has a label."""
+        return (grade(self.decisions.at(index), label) for index, label in self.graded)
+
 
 def join(decisions: Decisions, labels: Iterable[Label]) -> Joined:
-    """Hold each label against its requests. Raises ``GradingRefused`` where a request has two labels."""
+    """Find each label's requests. Raises ``GradingRefused`` where a request has two labels."""
     of_request: dict[str, Label] = {}
     of_incident: dict[str, Label] = {}
     for given in labels:
         (of_incident if given.request_id is None else of_request)[given.named] = given
-    grades: list[tuple[Grade, Label]] = []
+    graded: list[tuple[int, Label]] = []
     unlabelled: list[str] = []
     used: set[Label] = set()
-    for decision in decisions:
-        one, other = of_request.get(decision.request_id), of_incident.get(decision.incident_id)
+    for request_id, index in decisions.request_ids.items():
+        one, other = of_request.get(request_id), of_incident.get(decisions.incident(index))
         if one is not None and other is not None:
             first, second = sorted((one.line, other.line))
-            message = f"request {decision.request_id} is labelled already, by its incident or itself, on line {first}"
+            message = f"request {request_id} is labelled already, by its incident or itself, on line {first}"
             raise GradingRefused(message, line=second)
         label = one or other
         if label is None:
-            unlabelled.append(decision.request_id)
-            continue
-        used.add(label)
-        grades.append((grade(decision, label), label))
+            unlabelled.append(request_id)
+        else:
+            used.add(label)
+            graded.append((index, label))
     unknown = [label for label in (*of_request.values(), *of_incident.values()) if label not in used]
-    return Joined(grades, len(decisions), unlabelled, sorted(unknown, key=lambda label: label.named))
+    return Joined(decisions, graded, unlabelled, sorted(unknown, key=lambda label: label.named))
 
 
 def grade(decision: Decision, label: Label) -> Grade:
@@ -160,12 +166,12 @@ def record_grades(
         decisions = read_decisions(store, run_id, progress=progress)
         _check(decisions)
         joined = join(decisions, labels)
-        if not joined.grades:
+        if not joined.graded:
             raise GradingRefused(f"none of the {len(labels)} labels is for a request of run {run_id}")
         events = list(_events(run_id, decisions.position, joined, file_sha256, actor))
-        before = last_grading(store, run_id)
-        if before and _same(before, events):
-            return Grading(joined, before[-1].position, new=False, unreadable=len(decisions.unreadable))
+        before = _on_record(store, run_id, events)
+        if before is not None:
+            return Grading(joined, before, new=False, unreadable=len(decisions.unreadable))
         try:
             receipts = store.append(events, [Expected(run_id, None, version)])
         except VersionConflict as error:
@@ -182,36 +188,44 @@ def _check(decisions: Decisions) -> None:
         raise GradingRefused(f"run {decisions.run_id} was blocked: nothing was put to the model")
 
 
-def last_grading(store: Store, run_id: str, as_of: int | None = None) -> list[Event | Unreadable]:
-    """The parts of the run's last grading since it last started; empty where it has none."""
-    parts: list[Event | Unreadable] = []
-    for event in grading_events(store, run_id, as_of):
-        if isinstance(event, Event) and event.payload["part"] == 1:
-            parts.clear()
-        parts.append(event)
-    return parts
-
-
 _POSITIONS_SQL: Final = """
-SELECT min(position), max(position) FROM events
+SELECT position FROM events
 WHERE run_id = :run_id AND request_id IS NULL AND type = 'GradesRecorded' AND position > :after AND position <= :upto
+ORDER BY position
 """
 
 
-def grading_events(store: Store, run_id: str, as_of: int | None = None) -> Iterator[Event | Unreadable]:
-    """The run's ``GradesRecorded`` events since it last started, at or below ``as_of``, streamed."""
+def grading_positions(store: Store, run_id: str, as_of: int | None = None) -> list[int]:
+    """Where the run's ``GradesRecorded`` events since it last started stand, at or below ``as_of``."""
     of = find_pass(store, run_id, as_of)
     upto = store.head().size if as_of is None else as_of
-    ((low, high),) = store.rows(_POSITIONS_SQL, {"run_id": run_id, "after": of.first, "upto": upto})
-    if low is not None:
-        for event in pass_events(store, of._replace(first=low, last=high)):
+    return [row[0] for row in store.rows(_POSITIONS_SQL, {"run_id": run_id, "after": of.first, "upto": upto})]
+
+
+def grading_events(store: Store, run_id: str, positions: Sequence[int]) -> Iterator[Event | Unreadable]:
+    """Those of the run's ``GradesRecorded`` events, streamed."""
+    if positions:
+        for event in pass_events(store, Pass(run_id, positions[0], positions[-1])):
             if event.type == "GradesRecorded":
                 yield event
 
 
+def _on_record(store: Store, run_id: str, events: Sequence[NewEvent]) -> int | None:
+    """Where the last grading ends, if it says the same: of whoever recorded it, from whatever form of the file."""
+    positions = grading_positions(store, run_id)[-len(events) :]
+    if len(positions) != len(events):
+        return None
+    before = grading_events(store, run_id, positions)
+    same = all(
+        isinstance(known, Event) and _facts(known.payload) == _facts(event.payload)
+        for known, event in zip(before, events, strict=False)
+    )
+    return positions[-1] if same else None
+
+
 def _events(run_id: str, as_of: int, joined: Joined, file_sha256: str, actor: str) -> Iterator[NewEvent]:
-    grades = joined.grades
-    pages = [grades[at : at + MAX_GRADES] for at in range(0, len(grades), MAX_GRADES)]
+    grades, graded = joined.grades(), joined.graded
+    pages = [graded[at : at + MAX_GRADES] for at in range(0, len(graded), MAX_GRADES)]
     contents = [b"".join(_once(label for _, label in page)) for page in pages]
     contents[-1] += b"".join(_once(joined.unknown))
     common: dict[str, Any] = {
@@ -221,9 +235,9 @@ def _events(run_id: str, as_of: int, joined: Joined, file_sha256: str, actor: st
         "as_of_position": as_of,
         "parts": len(pages),
         "counts": GradeCounts(
-            requests=joined.requests,
-            labels=len({label for _, label in grades}) + len(joined.unknown),
-            graded=len(grades),
+            requests=len(joined.decisions),
+            labels=len({label for _, label in graded}) + len(joined.unknown),
+            graded=len(graded),
             unlabelled=len(joined.unlabelled),
             unknown=len(joined.unknown),
         ),
@@ -234,7 +248,7 @@ def _events(run_id: str, as_of: int, joined: Joined, file_sha256: str, actor: st
         payload = GradesRecorded(
             **common,
             part=part,
-            grades=[grade for grade, _ in page],
+            grades=list(islice(grades, len(page))),
             unlabelled=joined.unlabelled[:MAX_NAMED] if first else [],
             unknown=[label.named for label in joined.unknown[:MAX_NAMED]] if first else [],
         )
@@ -244,12 +258,6 @@ def _events(run_id: str, as_of: int, joined: Joined, file_sha256: str, actor: st
 def _once(labels: Iterable[Label]) -> Iterator[bytes]:
     """Each label's line, once where an incident's label is for several requests in a row of them."""
     return iter(dict.fromkeys(label.canonical() for label in labels))
-
-
-def _same(before: Sequence[Event | Unreadable], events: Sequence[NewEvent]) -> bool:
-    """The same grades from the same labels, whoever recorded them, from whatever form of the file."""
-    known = [_facts(event.payload) for event in before if isinstance(event, Event)]
-    return known == [_facts(event.payload) for event in events]
 
 
 def _facts(payload: Mapping[str, Any]) -> dict[str, Any]:

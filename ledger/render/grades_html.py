@@ -63,8 +63,9 @@ def _left_out_1(grades: Grades) -> Iterator[str]:
             words = "Requests without a label" if name == "unlabelled" else "Labels for no request of the run"
             yield page.heading(words, 3)
             yield from _ids_1(named, count - len(named))
-    if grades["missing_parts"]:
-        yield page.first(f"Parts of the grades that cannot be read: {grades['missing_parts']}", bad=True)
+    for member, words in (("missing_parts", "Parts of these grades"), ("unreadable", "Events of grades")):
+        if grades[member]:
+            yield page.first(f"{words} that cannot be read, and are not in this: {grades[member]}", bad=True)
 
 
 def _accuracy_1(grades: Grades) -> Iterator[str]:

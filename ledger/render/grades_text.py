@@ -58,8 +58,9 @@ def _left_out(grades: Mapping[str, Any]) -> Iterator[str]:
     if grades["unknown_labels"]:
         yield f"  labels for no request of the run: {grades['unknown_labels']} of {grades['labels']}"
         yield from _ids(grades["unknown_label_ids"], grades["unknown_labels"] - len(grades["unknown_label_ids"]))
-    if grades["missing_parts"]:
-        yield f"  PARTS OF THE GRADES THAT CANNOT BE READ: {grades['missing_parts']}; nothing they say is in this"
+    for name, what in (("missing_parts", "parts of these grades"), ("unreadable", "events of grades")):
+        if grades[name]:
+            yield f"  CANNOT BE READ: {grades[name]} {what}; nothing they say is in this"
 
 
 def _accuracy(grades: Mapping[str, Any]) -> Iterator[str]:

@@ -53,9 +53,7 @@ def test_requests_are_joined_by_incident_whatever_their_ids_and_order() -> None:
     one, other, pairing = paired(
         asked(("r1", "INC-1", LOW), ("r2", "INC-2", LOW)), asked(("x2", "INC-2", HIGH), ("x1", "INC-1", LOW))
     )
-    names = [
-        (one.at(i).request_id, other.at(j).request_id) for i, j in zip(pairing.first, pairing.second, strict=True)
-    ]
+    names = [(one.at(i).request_id, other.at(j).request_id) for i, j in zip(pairing.first, pairing.second, strict=True)]
     assert names == [("r1", "x1"), ("r2", "x2")]
 
 

@@ -53,10 +53,15 @@ def a_run(
         payload = accepted(line, incident_id, **asked_with)
         made.append(new_event(payload, run_id=run_id, request_id=request_id, content="{}"))
     lines = len(requests) + leaks
-    for line in range(len(requests) + 1, lines + 1):
-        made.append(new_event(LeakRejected(line=line, request_id=None, findings=[]), run_id=run_id, content="{}"))
+    refused = [LeakRejected(line=line, request_id=None, findings=[]) for line in range(len(requests) + 1, lines + 1)]
+    made += [new_event(payload, run_id=run_id, content="{}") for payload in refused]
     intake = IntakeCompleted(
-        lines=lines, accepted=len(requests), rejected=0, leaking=leaks, input_sha256=digest(str(requests)), selection=None
+        lines=lines,
+        accepted=len(requests),
+        rejected=0,
+        leaking=leaks,
+        input_sha256=digest(str([request_id for request_id, *_ in requests])),
+        selection=None,
     )
     made.append(new_event(intake, run_id=run_id))
     for request_id, _, became in requests:
