@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import click
 
+from commands._config import path_of
 from commands._options import common_options
+from commands._session import session
 
 WIDTH: Final = 100
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
@@ -25,6 +27,14 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
         self.params.extend(common_options(ledger=ledger))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        config = session(ctx).config
+        if config is not None:
+            root = ctx.find_root()
+            verbs = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
+            config.check(path_of(ctx), [one for one in self.params if isinstance(one, click.Option)], verbs)
+        return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):

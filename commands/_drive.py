@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, cast
 
@@ -16,6 +16,7 @@ from commands._ledger import typed_again
 from commands._options import STDIN, F, option
 from commands._output import ReaderGone, is_terminal, say, write_data
 from commands._progress import TerminalLine
+from commands._run_outputs import out_files_option, write_out_files
 from commands._session import Session
 from commands._signals import WaitingReader, heard_by
 from commands._summary import counts_line, exit_code, gate_lines, usable_line
@@ -77,14 +78,17 @@ async def _listening(work: Drive, progress: Progress, lines: BinaryIO | None) ->
 # --- after the run -------------------------------------------------------------------------
 
 
-def conclude(state: Session, store: Store, outcome: RunOutcome, *, file: str | None, form: str | None) -> int:
-    """Say what came of a run, print its report where a form is wanted, and give the exit code."""
+def conclude(
+    state: Session, store: Store, outcome: RunOutcome, *, file: str | None, form: str | None, outs: Sequence[str]
+) -> int:
+    """Say what came of a run, write and print what is wanted of it, and give the exit code."""
     report = make_report(store, outcome.run_id)
     settings = recorded_settings(store, outcome.run_id)
     tell_faults(outcome.faults, file)
     for line in _told(outcome, report, settings):
         say(line)
     _tell_next(state, store, outcome, report, file)
+    write_out_files(store, outcome.run_id, outs)
     if form is not None:
         with suppress(ReaderGone):  # The exit code is the run's, whoever reads on.
             write_data([_RENDER[form](report)])
@@ -155,7 +159,7 @@ def _intake_complete(store: Store, run_id: str) -> bool:
 
 
 def report_options(command: F) -> F:
-    """``--format`` and ``--json``: after the run, its report on standard output."""
+    """After the run: ``--format`` and ``--json``, its report on standard output; ``--out``, files of it."""
     json_flag = option("--json", "form", flag_value="json", help="The same as --format json.")
     form = option("--format", "form", type=click.Choice(list(_RENDER)), help="Print the report on standard output.")
-    return form(json_flag(command))
+    return form(json_flag(out_files_option(command)))

@@ -1,7 +1,7 @@
 """What one invocation of the program knows: its environment, its secrets, where its ledger is.
 
-Options come before the environment, the environment before ``--env-file``. Nothing here changes
-``os.environ``.
+Options come before the environment, the environment before ``--env-file``, that before ``--config``.
+Nothing here changes ``os.environ``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ledger.store.place import Place, parse
+
+if TYPE_CHECKING:
+    from commands._config import Config
 
 DEFAULT_LEDGER: Final = "sqlite:///replay-ledger.db"
 
@@ -30,6 +33,8 @@ class Session:
 
     process_environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     file_environment: Mapping[str, str] = field(default_factory=dict)
+    config: Config | None = None
+    """The file of options that was named, if one was."""
     ledger: str | None = None
     ledger_typed: bool = False
     """The ledger stood on the command line, so a command that is offered must name it too."""

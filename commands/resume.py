@@ -18,6 +18,7 @@ from commands._options import accept_clock_option, actor_option, key_source_opti
 from commands._output import say
 from commands._plan import check_proxy, checked_client, parse_endpoint
 from commands._run_options import PACE_OPTIONS
+from commands._run_outputs import check_out_files
 from commands._session import Session, session
 from commands._signing import code_after, open_to_append, signed
 from commands._types import PlainText
@@ -47,7 +48,14 @@ from runner.replay import resume_run
 @accept_clock_option
 @click.pass_context
 def resume(
-    ctx: click.Context, /, run: str, file: str | None, form: str | None, accept_clock: bool, **given: Any
+    ctx: click.Context,
+    /,
+    run: str,
+    file: str | None,
+    form: str | None,
+    outs: tuple[str, ...],
+    accept_clock: bool,
+    **given: Any,
 ) -> int:
     """Go on with a run that was stopped.
 
@@ -59,6 +67,7 @@ def resume(
     The exit codes are those of `run`; the gates are the ones that the run was started with.
     """
     state = session(ctx)
+    check_out_files(outs, file=file)
     check_proxy(given["proxy"])
     store = open_to_append(ctx, "write", accept_clock=accept_clock)
     run_id = find_run(store, run)
@@ -73,7 +82,7 @@ def resume(
                 lines,
             ),
         )
-    return code_after(conclude(state, store, outcome, file=file, form=form), unsigned)
+    return code_after(conclude(state, store, outcome, file=file, form=form, outs=outs), unsigned)
 
 
 def _overrides(state: Session, store: Store, run_id: str, given: dict[str, Any]) -> ResumeOverrides:

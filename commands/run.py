@@ -9,11 +9,12 @@ import click
 
 from commands._click import Command
 from commands._drive import conclude, drive, opened_lines, report_options, shown_name, tell_faults
-from commands._failures import NO, OK, WRONG_USE
+from commands._failures import NO, OK, WRONG_USE, Refused
 from commands._options import accept_clock_option, actor_option, key_options, no_key_option, option
 from commands._output import is_terminal, json_line, say, write_data
 from commands._plan import make_plan
 from commands._run_options import run_options
+from commands._run_outputs import check_out_files
 from commands._session import session
 from commands._signing import code_after, open_to_append, signed
 from runner.plan import DryRun, RunPlan
@@ -27,6 +28,7 @@ from runner.replay import start_run
         "replay-ledger run incidents.jsonl",
         "replay-ledger run incidents.jsonl --variant nemo_nemotron_fabric__contract_tuned_v1 --max-fallback-rate 0.02",
         "replay-ledger run incidents.jsonl --base-url http://localhost:8000/v1 --model my-model --no-api-key",
+        "replay-ledger run incidents.jsonl --config nightly.toml --out report.html --out results.csv",
         "replay-ledger run incidents.jsonl --dry-run",
         "replay-ledger run - --json < incidents.jsonl > report.json",
     ],
@@ -41,7 +43,15 @@ from runner.replay import start_run
 @accept_clock_option
 @click.pass_context
 def run(
-    ctx: click.Context, /, file: str, dry_run: bool, form: str | None, no_key: bool, accept_clock: bool, **given: Any
+    ctx: click.Context,
+    /,
+    file: str,
+    dry_run: bool,
+    form: str | None,
+    outs: tuple[str, ...],
+    no_key: bool,
+    accept_clock: bool,
+    **given: Any,
 ) -> int:
     """Put each incident of FILE to a model, and record every step.
 
@@ -56,6 +66,9 @@ def run(
     could not be reached or refused us; 130 and 143 stopped by a signal.
     """
     state = session(ctx)
+    if outs and dry_run:
+        raise Refused("--out: a dry run has no report")
+    check_out_files(outs, file=file)
     plan, key_source = make_plan(state, given, needs_key=not dry_run)
     with opened_lines(file) as lines:
         if dry_run:
@@ -69,7 +82,7 @@ def run(
         )
     if "api_key_missing" in outcome.failures:
         say(f"No API key: none in {key_source}. For an endpoint that needs none there is --no-api-key.")
-    return code_after(conclude(state, store, outcome, file=file, form=form), unsigned)
+    return code_after(conclude(state, store, outcome, file=file, form=form, outs=outs), unsigned)
 
 
 def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int:

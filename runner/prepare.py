@@ -233,6 +233,8 @@ class _Preparation:
             return unfit.fault
 
     def _prepared(self, record: Record) -> Prepared | None:
+        if record.members.get("schema_version") == SCHEMA_VERSION:
+            raise self._unfit("is a replay request already; give it to a run", record, "schema_version")
         members, labels = split_labels(record.members, self._label_fields)
         self._labels_missing.difference_update(labels)
         draft = self._draft(record, members)

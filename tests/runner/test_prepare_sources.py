@@ -428,6 +428,12 @@ def test_the_file_of_fields_that_the_docs_show_does_what_they_say(tmp_path: Path
     assert all(f"`{name}" in page for name in (*IDS_AND_TEXTS, *GROUPS, *FACETS))
 
 
+def test_a_request_is_not_prepared_again(tmp_path: Path) -> None:
+    first = Outcome(written(tmp_path, "a.jsonl", [{"incident_id": "a"}]))
+    error = refused(tmp_path, "b.jsonl", first.text)
+    assert (error.place, error.field) == ("line 1", "schema_version")
+
+
 # --- what is left out ----------------------------------------------------------------------
 
 MIXED = [

@@ -1,0 +1,79 @@
+"""``--out FILE`` of a run: its report and results in files, each by its extension, once it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from commands._failures import Refused
+from commands._options import STDIN, F, option
+from commands._out_files import refuse_databases, refuse_shared, refuse_signers_files
+from commands._output import STDOUT, say, write_data
+from ledger.render.issue import Rendering, rendering
+from ledger.store import Store
+
+_BY_EXTENSION: Final = {
+    ".json": ("report", "json"),
+    ".html": ("report", "html"),
+    ".htm": ("report", "html"),
+    ".txt": ("report", "text"),
+    ".md": ("report", "md"),
+    ".xml": ("report", "junit"),
+    ".jsonl": ("results", "jsonl"),
+    ".csv": ("results", "csv"),
+}
+
+
+def out_files_option(command: F) -> F:
+    """``--out``, as often as wanted."""
+    return option(
+        "--out",
+        "outs",
+        multiple=True,
+        metavar="FILE",
+        help=f"After the run, however it ends, write its report or results to FILE, by its extension: "
+        f"{', '.join(_known())}. May be repeated.",
+    )(command)
+
+
+def check_out_files(outs: Sequence[str], *, file: str | None) -> None:
+    """Raise ``Refused`` for an extension that says nothing, ``OutputRefused`` for a file that must stay.
+
+    Before anything is called: it would be a pity afterwards. ``file``: the input.
+    """
+    for out in outs:
+        if out == STDOUT:
+            raise Refused("--out: names a file; --format prints the report on standard output")
+        _rendering(out)
+        if not Path(out).absolute().parent.is_dir():
+            raise Refused(f"--out: there is no folder for {out}")
+        refuse_databases(out)
+        refuse_signers_files(out)
+    inputs = {"the input": None if file == STDIN else file}
+    refuse_shared(inputs, {f"--out (the {place}. one)": out for place, out in enumerate(outs, start=1)})
+
+
+def write_out_files(store: Store, run_id: str, outs: Iterable[str]) -> None:
+    """Write each file, whole or not at all. Raises ``OSError`` bearing the name."""
+    for out in outs:
+        of = _rendering(out)
+        write_data(of.render(store, run_id, None), out)
+        say(f"Wrote:  {out} ({of.kind})")
+
+
+def _known() -> Iterator[str]:
+    """The extensions of formats that there are, each with what it is."""
+    for extension, (kind, form) in _BY_EXTENSION.items():
+        try:
+            rendering(kind, form)
+        except KeyError:
+            continue
+        yield f"{extension} ({kind})"
+
+
+def _rendering(out: str) -> Rendering:
+    try:
+        return rendering(*_BY_EXTENSION[Path(out).suffix.lower()])
+    except KeyError:
+        raise Refused(f"--out: {out} does not say by its extension what it is to be: {', '.join(_known())}") from None

@@ -1,0 +1,76 @@
+"""``run --out FILE``: what a run came to, in files, each by its extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Program, write_requests
+from tests.harness.mock_endpoint import MockEndpoint, free_port
+
+Against = Callable[..., MockEndpoint]
+
+
+def test_files_hold_what_report_and_results_print(program: Program, against: Against, three: Path) -> None:
+    against()
+    names = ("r.json", "r.txt", "r.html", "r.jsonl", "r.csv")
+    outs = [word for name in names for word in ("--out", name)]
+    ended = program("run", three, "--run-id", "r", *outs)
+    assert (ended.code, ended.out) == (0, b"")
+    for name in names:
+        verb = "results" if name in {"r.jsonl", "r.csv"} else "report"
+        again = program(verb, "r", "--out", "again" + Path(name).suffix)
+        assert again.code == 0
+        assert (program.folder / name).read_bytes() == (program.folder / f"again{Path(name).suffix}").read_bytes()
+        assert f"Wrote:  {name} ({verb})" in ended.err
+    assert program("verify").code == 0
+
+
+def test_a_run_that_ends_badly_is_written_down_too(program: Program, against: Against, three: Path) -> None:
+    against({"status": 401})
+    ended = program("run", three, "-j", "1", "--run-id", "r", "--out", "r.json")
+    assert ended.code == 4
+    assert b'"outcome":"auth_error"' in (program.folder / "r.json").read_bytes()
+    again = program("resume", "r", "--out", "again.json")
+    assert again.code == 2
+    assert not (program.folder / "again.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("outs", "says"),
+    [
+        (("r.pdf",), "r.pdf does not say by its extension"),
+        (("r",), "r does not say by its extension"),
+        (("-",), "--out: names a file"),
+        (("r.json", "./r.json"), "is also --out"),
+        (("incidents.jsonl",), "is also the input"),
+        (("nowhere/r.json",), "no folder"),
+        (("old.json",), "belongs to the database"),
+        (("r.json", "--dry-run"), "a dry run has no report"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_before_anything_is_called(
+    program: Program, against: Against, three: Path, outs: tuple[str, ...], says: str
+) -> None:
+    endpoint = against()
+    assert three.name == "incidents.jsonl"
+    program("db", "upgrade", "--ledger", "sqlite:///old.json", "--no-key")
+    before = three.read_bytes()
+    words = [word for out in outs for word in ((out,) if out.startswith("--") else ("--out", out))]
+    ended = program("run", three, *words)
+    assert ended.code == 2
+    assert says in ended.err
+    assert endpoint.requests() == []
+    assert three.read_bytes() == before
+    assert not (program.folder / "replay-ledger.db").exists()
+
+
+def test_a_run_that_was_stopped_is_written_down_as_it_stands(program: Program) -> None:
+    write_requests(program.folder / "many.jsonl", 25)
+    nobody = ("--base-url", f"http://127.0.0.1:{free_port()}", "--no-api-key", "--max-attempts", "1")
+    assert program("run", "many.jsonl", "--run-id", "r", *nobody, "-j", "1", "--out", "r.json").code == 4
+    assert b'"outcome":"incomplete"' in (program.folder / "r.json").read_bytes()
+    assert program("resume", "r", "--out", "again.csv").code in {1, 4}
+    assert (program.folder / "again.csv").read_bytes() == program("results", "r", "--format", "csv").out
