@@ -22,6 +22,7 @@ from ledger.integrity.note import MAX_NOTE_BYTES
         "replay-ledger checkpoint",
         "replay-ledger checkpoint --out checkpoint-2026-11-30.txt",
         "replay-ledger checkpoint --adopt checkpoint-2026-11-30.txt",
+        "replay-ledger checkpoint --adopt checkpoint-2026-11-30.txt --key old.vkey",
     ],
 )
 @out_option

@@ -84,6 +84,7 @@ def test_the_checks_by_hand_notice_what_was_changed(tmp_path: Path) -> None:
 
 @needs_tools
 def test_a_keeper_can_do_what_the_page_says(tmp_path: Path) -> None:
+    state = tmp_path / "state"
     (tmp_path / "alerts.jsonl").write_text("".join(json.dumps(alert) + "\n" for alert in ALERTS), encoding="utf-8")
     with SimulatedEndpoint({}) as endpoint:
         made = (
@@ -91,19 +92,23 @@ def test_a_keeper_can_do_what_the_page_says(tmp_path: Path) -> None:
             f"replay-ledger run incidents.jsonl --base-url {endpoint.base_url} --model {SIMULATED_MODEL} "
             "--no-api-key --run-id first\n"
         )
-        run(made, tmp_path)
+        run(made, tmp_path, XDG_STATE_HOME=str(state))
     results = run("replay-ledger results first --format jsonl", tmp_path).splitlines()
     request = json.loads(results[0])["request_id"]
     printed = ""
     for script, shown in blocks(_FOR_KEEPERS):
         assert shown is None
-        printed += run(script, tmp_path, REQUEST=request)
+        if "--key-lost" in script:
+            shutil.rmtree(state / "replay-ledger")
+        printed += run(script, tmp_path, REQUEST=request, XDG_STATE_HOME=str(state))
     verdicts = re.findall(r"^(PASS|INCOMPLETE|FAIL)  ", printed, re.MULTILINE)
-    assert verdicts == ["PASS"] * 6, "verify three times, bundle-check twice, and once more after the erasure"
+    assert (tmp_path / "new.vkey").read_text() != (tmp_path / "ledger.vkey").read_text()
+    assert verdicts == ["PASS"] * 7, "verify three times, bundle-check twice, after the loss, after the erasure"
     erased, *others = run("replay-ledger results first --format jsonl", tmp_path).splitlines()
     assert (json.loads(erased)["redacted"], json.loads(erased)["model_output"]["proposed_action"]) == (True, None)
     assert others == results[1:]
-    run("replay-ledger redact --run first --reason gdpr-17 --yes || test $? -eq 1", tmp_path)
+    refused = "replay-ledger redact --run first --reason gdpr-17 --yes || test $? -eq 1"
+    run(refused, tmp_path, XDG_STATE_HOME=str(state))
     assert run("replay-ledger results first --format jsonl", tmp_path).splitlines() == [erased, *others], "it was held"
 
 

@@ -38,6 +38,7 @@ from ledger.integrity.signing_errors import (
     KeyNotAtHand,
     KeyRefused,
     NoteRefused,
+    RotatedUnsigned,
     SignerError,
     SignerUnreachable,
     StoreLost,
@@ -57,7 +58,10 @@ _WHAT_TO_DO: Final = (
     "Nothing was signed. Put back a copy of the ledger that holds every event signed; where there is none any more, "
     "keep this one as it is, and begin a new ledger"
 )
-_ADOPT: Final = "bring the latest checkpoint that you kept elsewhere: `replay-ledger checkpoint --adopt FILE`"
+_ADOPT: Final = (
+    "bring the latest checkpoint that you kept elsewhere: `replay-ledger checkpoint --adopt FILE`, with `--key "
+    "OLD.vkey` where a key that is gone signed it"
+)
 
 
 class Signed(NamedTuple):
@@ -156,7 +160,7 @@ class Signer:
         than the last signed changes nothing. Raises ``NoteRefused``, ``ForkRefused``, ``LedgerError``.
         """
         with self.kept.locked():
-            brought = self._opened(note, (*self._known_keys(), *keys), "the checkpoint to adopt")
+            brought = self._opened_to_adopt(note, tuple(keys))
             tree = _read_tree(store)
             self._refuse_fork(store, brought.tree, tree)
             last = self._last()
@@ -175,20 +179,35 @@ class Signer:
         """Give the ledger another key, or its first, and sign it: by both keys, where there was one.
 
         ``event_for`` makes the ``KeyRotated`` event. A rotation that was interrupted is finished, and no
-        further one begun. ``key_lost``: go on although the ledger's key is not here. Raises as ``sign``.
+        further one begun. ``key_lost``: go on although the ledger's key is not here; where the last checkpoint
+        is lost as well, ``RotatedUnsigned`` says that the new key is there and what has to come first. Else
+        raises as ``sign``.
         """
         with self.kept.locked():
-            present = ledger_keys(store)[-1:]
+            named = ledger_keys(store)
+            present = named[-1:]
             key, coming = self.kept.key(), self.kept.coming_key()
+            at_hand = coming is not None and [coming.verifier_key] == present
             if present in ([], [None]) or key_lost:
+                if key is None and at_hand and len(named) > 1:  # done before, and not signed yet
+                    return self._sign_at_last(store)
                 self._check_replaceable(key, coming, present)
+                last = self._last()
+                if last is not None:
+                    self._refuse_fork(store, last.tree, _read_tree(store))
             else:
                 checkpoint = self._sign(store)
-                if key is not None and coming is not None and [coming.verifier_key] == present:
+                if key is not None and at_hand:
                     return checkpoint
             new = self.kept.coming_key() or self.kept.make_coming_key()
             store.append([event_for(new.verifier_key)])
+            return self._sign_at_last(store)
+
+    def _sign_at_last(self, store: Store) -> StoredCheckpoint:
+        try:
             return self._sign(store)
+        except StoreLost as error:
+            raise RotatedUnsigned(f"the new key is made and recorded, but {error}") from None
 
     # --- under the lock --------------------------------------------------------------------
 
@@ -289,6 +308,13 @@ class Signer:
             f"{self.kept.folder} no longer holds the last checkpoint signed, so a fork of {store.shown} could not be "
             f"told. Nothing was signed. First {_ADOPT}"
         )
+
+    def _opened_to_adopt(self, note: str | bytes, keys: tuple[VerifierKey, ...]) -> Signed:
+        try:
+            return self._opened(note, (*self._known_keys(), *keys), "the checkpoint to adopt")
+        except NoteRefused as error:
+            hint = "" if keys else ". Where a key that is gone signed it, name that one as well: `--key OLD.vkey`"
+            raise NoteRefused(f"{error}{hint}") from None
 
     def _check_stored_since(self, store: Store, size: int, tree: Checkpoint) -> None:
         """No checkpoint of ours in the database tells of another history than the one that is adopted."""

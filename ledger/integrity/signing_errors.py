@@ -19,6 +19,10 @@ class StoreLost(ForkRefused):
     """The key has signed before, but the last checkpoint it signed is gone, so a fork could not be told."""
 
 
+class RotatedUnsigned(StoreLost):
+    """The ledger has its new key, but with the old one the last checkpoint was lost: nothing can be signed yet."""
+
+
 class KeyNotAtHand(SignerError):
     """The ledger's private key is not here."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -157,6 +158,40 @@ def test_a_lost_key_is_given_up_only_when_asked_to(on_file: Program) -> None:
     rotated = on_file("keys", "rotate", "--key-lost")
     assert rotated.code == 0
     assert told(on_file("checkpoint"), rotated.text).size == 2
+
+
+def test_after_key_and_store_are_lost_each_dead_end_names_the_way_out_and_what_is_printed_works(
+    begun: Program, ledger_url: str
+) -> None:
+    append_elsewhere(ledger_url)
+    assert begun("checkpoint", "--out", "kept.txt").code == 0
+    old = begun("keys", "show").out
+    (begun.folder / "OLD.vkey").write_bytes(old)
+    shutil.rmtree(begun.state / "replay-ledger")
+    for words in (("checkpoint",), ("checkpoint", "--adopt", "kept.txt"), ("keys", "show"), ("keys", "rotate")):
+        ended = begun(*words)
+        assert (ended.code, ended.out) == (2, b""), words
+        assert "--key-lost" in ended.err, words
+
+    for _ in range(2):  # whoever doubts that it was done asks once more
+        rotated = begun("keys", "rotate", "--key-lost")
+        assert rotated.code == 0, rotated.err
+        assert VKEY.fullmatch(rotated.text)
+        assert rotated.out not in (b"", old)
+        assert "an event says so" in rotated.err
+        assert "Nothing is signed by it yet" in rotated.err
+        assert head(ledger_url).size == 3, "one event, once"
+    for words, code in ((("checkpoint",), 1), (("keys", "rotate"), 1), (("checkpoint", "--adopt", "kept.txt"), 2)):
+        ended = begun(*words)
+        assert (ended.code, ended.out) == (code, b""), words
+        assert "--key OLD.vkey" in ended.err, words
+
+    offered = rotated.err.splitlines()[-1].split()
+    assert offered[:2] == ["replay-ledger", "checkpoint"]
+    (begun.folder / "FILE").write_bytes((begun.folder / "kept.txt").read_bytes())
+    assert told(begun(*offered[1:]), rotated.text) == head(ledger_url)
+    assert begun("keys", "rotate", "--key-lost").code == 2, "it is not lost"
+    assert begun("checkpoint").code == 0
 
 
 def test_what_sets_a_safeguard_aside_is_taken_from_the_command_line_alone(on_file: Program) -> None:

@@ -30,6 +30,7 @@ from ledger.integrity.signing_errors import (
     KeyNotAtHand,
     KeyRefused,
     NoteRefused,
+    RotatedUnsigned,
     SignerError,
     SignerUnreachable,
     StoreLost,
@@ -584,12 +585,29 @@ def test_after_a_lost_key_and_store_a_checkpoint_by_the_old_key_is_adopted(
     store, signer = ledger
     kept_elsewhere, old = signer.sign(store).note, signer.vkey(store)
     fresh = Signer(SignerStore(tmp_path / "fresh", ORIGIN))
-    with pytest.raises(StoreLost):
-        fresh.rotate(store, rotated, key_lost=True)
-    with pytest.raises(NoteRefused):
+    for _ in range(2):  # the second time there is nothing more to be done
+        with pytest.raises(RotatedUnsigned, match=r"made and recorded.*--adopt FILE.*--key OLD\.vkey"):
+            fresh.rotate(store, rotated, key_lost=True)
+        assert store.head().size == 2
+    with pytest.raises(NoteRefused, match=r"--key OLD\.vkey"):
         fresh.adopt(store, kept_elsewhere)
     fresh.adopt(store, kept_elsewhere, [old])
     assert opened(fresh.sign(store).note, fresh.vkey(store))[0].size == 2
+
+
+def test_a_ledger_that_was_put_back_is_given_no_new_key_for_a_lost_one_either(
+    ledger: tuple[Store, Signer], ledger_url: str, tmp_path: Path
+) -> None:
+    store, signer = ledger
+    signer.sign(store)
+    with backup_of(ledger_url, tmp_path) as backup:
+        grow(store, 1)
+        signer.sign(store)
+        (signer.kept.folder / KEY).unlink()
+        with pytest.raises(ForkRefused, match="older copy"):
+            signer.rotate(backup, rotated, key_lost=True)
+        assert backup.head().size == 1, "nothing was appended"
+        assert signer.kept.coming_key() is None
 
 
 def test_every_refusal_leaves_what_was_signed_as_it_was(on_file: tuple[Store, Signer]) -> None:
