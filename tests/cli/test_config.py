@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,25 @@ def test_what_a_file_cannot_mean_is_refused_with_its_place(
     assert ended.code == 2
     assert says in ended.err
     assert ended.out == b""
+
+
+def test_the_file_that_the_docs_show_is_taken(program: Program, three: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (program.folder / "c.toml").write_text(block.replace('out = ["report.html", "results.csv"]\n', ""))
+    body = program("run", three, "--dry-run", "--config", "c.toml").json
+    assert (body["model"], body["stop"], body["top_k"], body["temperature"]) == ("nemotron", ["END"], 5, 0.2)
+    (program.folder / "c.toml").write_text(block)
+    assert "a dry run has no report" in program("run", three, "--dry-run", "--config", "c.toml").err
+
+
+@pytest.mark.parametrize("name", ["accept-clock", "debug"])
+def test_what_sets_a_safeguard_aside_cannot_stand_in_a_file(program: Program, three: Path, name: str) -> None:
+    (program.folder / "c.toml").write_text(f"[run]\n{name} = true\n")
+    ended = program("run", three, "--no-api-key", "--config", "c.toml")
+    assert ended.code == 2
+    assert f"'run.{name}'" in ended.err
+    assert not (program.folder / "replay-ledger.db").exists()
 
 
 def test_a_file_that_is_not_there_or_not_text_is_named(program: Program) -> None:
