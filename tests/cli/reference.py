@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from cli import PROGRAM, cli
+from cli import PROGRAM, SECTIONS, cli
 from commands._click import WIDTH
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -27,9 +27,9 @@ def with_help(page: str) -> str:
 
 
 def _sections() -> Iterator[str]:
-    root = _context(cli, PROGRAM, None)
+    root = _context(cli(), PROGRAM, None)
     yield "\n## replay-ledger\n\n" + _help(root)
-    for heading, verbs in cli.sections.items():
+    for heading, verbs in SECTIONS.items():
         yield f"\n## {heading}\n"
         for verb in verbs:
             yield from _verb(root, verb, verb)

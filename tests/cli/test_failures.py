@@ -16,6 +16,7 @@ from commands._output import ReaderGone
 from commands._session import Session
 from ledger.store.errors import LedgerFull, LedgerNotFound, RunLocked
 from runner.plan import KeyMissing, RunExists
+from tests.cli.program import Program
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -108,3 +109,64 @@ def test_the_postgres_drivers_own_warnings_went_to_the_terminal() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.15, 0.25, 0.4])
+def test_ctrl_c_while_the_program_was_still_being_imported_printed_a_traceback(
+    program: Program, seconds: float
+) -> None:
+    """From the moment on at which our own code runs; what Python does before that is Python's."""
+    entry = f"""
+import cli, os, signal, threading
+whole = cli._hear
+def hear(handler):
+    whole(handler)
+    if handler is cli._end_at_once:
+        threading.Timer({seconds}, os.kill, (os.getpid(), signal.SIGINT)).start()
+cli._hear = hear
+raise SystemExit(cli.main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", entry, "verify", "--ledger", "sqlite:///absent.db"],
+        cwd=program.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (130, 4) if seconds else done.returncode == 130
+    assert done.stdout == ""
+
+
+def test_ctrl_c_after_the_last_output_ended_the_program_by_signal(program: Program) -> None:
+    entry = """
+import atexit, cli, os, signal
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+code = cli.main()
+os.kill(os.getpid(), signal.SIGINT)
+raise SystemExit(code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", entry, "--version"],
+        cwd=program.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_who_is_started_with_ctrl_c_ignored_goes_on_ignoring_it(program: Program) -> None:
+    entry = """
+import cli, os, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+cli._hear(cli._end_at_once)
+os.kill(os.getpid(), signal.SIGINT)
+print(signal.getsignal(signal.SIGINT).name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", entry], cwd=program.folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SIG_IGN\n", "")

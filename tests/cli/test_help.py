@@ -14,8 +14,10 @@ from commands._options import Option
 from tests.cli.program import Program
 from tests.cli.reference import PAGE, with_help
 
+ROOT = cli()
 
-def verbs(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+
+def verbs(group: click.Group = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command that does something, with the words that name it."""
     context = click.Context(group, **group.context_settings)
     for name in group.list_commands(context):
