@@ -11,10 +11,10 @@ from typing import Any, Final
 import click
 
 from commands._click import Command
-from commands._failures import Refused
+from commands._failures import NO, OK, Refused
 from commands._ledger import find_run, open_for, typed_again
 from commands._options import json_option, option, run_argument
-from commands._output import json_line, write_data
+from commands._output import json_line, say, write_data
 from commands._session import Session, session
 from ledger.events import ID_PATTERN, Event
 from ledger.projections.counts import counts
@@ -49,38 +49,54 @@ _INDENT: Final = " " * 8
 @option("--content", is_flag=True, help="Show prompts and replies whole, not only their beginning.")
 @json_option
 @click.pass_context
-def show(ctx: click.Context, /, run: str, request_id: str | None, content: bool, as_json: bool) -> None:
+def show(ctx: click.Context, /, run: str, request_id: str | None, content: bool, as_json: bool) -> int:
     """Show a run's settings and state, or a request's timeline.
 
     The timeline has each event with its time, its facts, and its content: what was sent and what
     came back. Whatever models and files wrote is escaped.
+
+    \b
+    Exit: 0 it was shown; 1 something of it cannot be read, and it says at which position.
     """
     store = open_for(ctx, "read")
     run_id = find_run(store, run)
+    broken: set[int] = set()
     if request_id is None:
-        facts = run_facts(store, run_id)
-        lines = _run_lines(session(ctx), facts)
+        facts = run_facts(store, run_id, broken)
+        lines = _run_lines(session(ctx), facts, broken=bool(broken))
     else:
-        facts = request_facts(store, run_id, request_id, whole=content)
+        facts = request_facts(store, run_id, request_id, broken, whole=content)
         lines = _timeline_lines(facts, whole=content)
         if not content:
             facts = _without_content(facts)
     write_data([json_line(facts)] if as_json else (line.encode("utf-8") + b"\n" for line in lines))
+    for position in sorted(broken):
+        say(f"Event {position} cannot be read whole.")
+    return NO if broken else OK
 
 
 # --- a run ---------------------------------------------------------------------------------
 
 
-def run_facts(store: Store, run_id: str) -> dict[str, Any]:
-    """The run's row, its counts, and what was said of it at its start (None once redacted)."""
+def run_facts(store: Store, run_id: str, broken: set[int]) -> dict[str, Any]:
+    """The run's row, its counts, and what was said of it at its start (None once redacted).
+
+    Where that cannot be decoded, it is None too, and its position is added to ``broken``.
+    """
     sql = f"SELECT {', '.join(_COLUMNS)} FROM runs WHERE run_id = :run_id"  # noqa: S608 - our own names
     row = dict(zip(_COLUMNS, next(iter(store.rows(sql, {"run_id": run_id}))), strict=True))
     row |= {name: json.loads(row[name]) for name in _JSON_COLUMNS}
-    said = store.content(row["started_position"])
-    return row | {"counts": counts(store, run_id).model_dump(), "said": None if said is None else json.loads(said)}
+    position = row["started_position"]
+    said = store.contents([position], broken).get(position)
+    try:
+        told = None if said is None else json.loads(said)
+    except ValueError:
+        told = None
+        broken.add(position)
+    return row | {"counts": counts(store, run_id).model_dump(), "said": told}
 
 
-def _run_lines(state: Session, facts: Mapping[str, Any]) -> Iterator[str]:
+def _run_lines(state: Session, facts: Mapping[str, Any], *, broken: bool) -> Iterator[str]:
     yield f"Run {terminal(facts['run_id'])}"
     for name in _COLUMNS[1:]:
         if name not in _JSON_COLUMNS:
@@ -90,7 +106,9 @@ def _run_lines(state: Session, facts: Mapping[str, Any]) -> Iterator[str]:
     yield from _block("counts", facts["counts"])
     if facts["failures"]:
         yield _fact_line("failures", ", ".join(facts["failures"]))
-    if facts["said"] is None:
+    if broken:
+        yield "  what was said of it at its start cannot be decoded"
+    elif facts["said"] is None:
         yield "  what was said of it at its start is redacted"
     else:
         yield from _block("said at its start", facts["said"])
@@ -116,9 +134,10 @@ def _text(value: Any) -> str:
 # --- a request -----------------------------------------------------------------------------
 
 
-def request_facts(store: Store, run_id: str, request_id: str, *, whole: bool) -> dict[str, Any]:
+def request_facts(store: Store, run_id: str, request_id: str, broken: set[int], *, whole: bool) -> dict[str, Any]:
     """The request's events since the run's last start, each with its content.
 
+    Positions of those that cannot be read, or not their content, are added to ``broken``.
     Raises ``Refused`` where the run has no such request, saying where it was refused if it was.
     """
     known = re.match(ID_PATTERN, request_id) is not None
@@ -126,10 +145,13 @@ def request_facts(store: Store, run_id: str, request_id: str, *, whole: bool) ->
     if not events:
         why = _no_such_request(store, run_id, request_id) if known else f"{request_id!r} is no request id"
         raise Refused(why)
-    bodies = store.contents([event.position for event in events])
+    undecodable: set[int] = set()
+    bodies = store.contents([event.position for event in events], undecodable)
+    broken |= undecodable | {event.position for event in events if isinstance(event, Unreadable)}
     erased: dict[int, int] = dict(store.rows(_ERASED_SQL, {"run_id": run_id, "request_id": request_id}))
     shown = [
         _event_facts(event, bodies.get(event.position), redacted_by=erased.get(event.position), whole=whole)
+        | ({"content_unreadable": True} if event.position in undecodable else {})
         for event in events
     ]
     return {"run_id": run_id, "request_id": request_id, "events": shown}
@@ -184,6 +206,8 @@ def _timeline_lines(facts: Mapping[str, Any], *, whole: bool) -> Iterator[str]:
         yield f"{_INDENT}{terminal(told)}"
         if event["redacted_by"] is not None:
             yield f"{_INDENT}content redacted, by event {event['redacted_by']}"
+        if "content_unreadable" in event:
+            yield f"{_INDENT}content that cannot be decoded"
         yield from _content_lines(event["content"], whole=whole)
 
 

@@ -16,6 +16,7 @@ from runner.decide_again import FROM_OUTSIDE, RESULTS, STANDS_ON, Recorded
 from runner.intake import INTAKE_TYPES
 
 PAGE: Final = 200
+UNDECODABLE: Final = "its content cannot be decoded"
 MAX_HELD_BYTES: Final = 8 * 2**20
 """Of contents held at once, as far as the events tell their sizes; one request's are always held whole."""
 
@@ -106,27 +107,28 @@ def _page(store: Store, of: Pass, firsts: Sequence[int]) -> list[Asked]:
     return list(found.values())
 
 
-def with_contents(store: Store, page: Sequence[Asked]) -> Iterator[Asked]:
+def with_contents(store: Store, of: Pass, page: Sequence[Asked]) -> Iterator[Asked]:
     """The same requests with their contents, as many at once as there is room for."""
     group: list[Asked] = []
     held = 0
     for asked in page:
         if group and held + asked.held_bytes > MAX_HELD_BYTES:
-            yield from _filled(store, group)
+            yield from _filled(store, of, group)
             group, held = [], 0
         group.append(asked)
         held += asked.held_bytes
-    yield from _filled(store, group)
+    yield from _filled(store, of, group)
 
 
-def _filled(store: Store, group: Sequence[Asked]) -> Iterator[Asked]:
-    contents = store.contents([event.position for asked in group for event in asked.events])
+def _filled(store: Store, of: Pass, group: Sequence[Asked]) -> Iterator[Asked]:
+    broken: set[int] = set()
+    contents = store.contents([event.position for asked in group for event in asked.events], broken)
     # In this order: what is erased between the two is missing, and known to be erased.
     missing = {
         event.position: asked.request_id
         for asked in group
         for event in asked.events
-        if event.type in STANDS_ON and event.position not in contents
+        if event.type in STANDS_ON and event.position not in contents and event.position not in broken
     }
     gone = erased(store, sorted(missing))
     lacking: dict[str, Literal["erased", "missing"]] = {}
@@ -137,7 +139,14 @@ def _filled(store: Store, group: Sequence[Asked]) -> Iterator[Asked]:
             lacking[request_id] = "erased"
     for asked in group:
         events = [event._replace(content=contents.get(event.position)) for event in asked.events]
-        yield asked._replace(events=events, lacks=lacking.get(asked.request_id))
+        unreadable = [
+            Unreadable(event.position, of.run_id, asked.request_id, event.type, UNDECODABLE)
+            for event in events
+            if event.position in broken
+        ]
+        yield asked._replace(
+            events=events, unreadable=[*asked.unreadable, *unreadable], lacks=lacking.get(asked.request_id)
+        )
 
 
 def erased(store: Store, positions: Sequence[int]) -> set[int]:

@@ -34,6 +34,7 @@ from runner.guard_again import LineTerms, line_again
 from runner.leakage import LEAK_RULES_VERSION, scan_body
 from runner.prompts import check_options
 from runner.recorded_requests import (
+    UNDECODABLE,
     Asked,
     Stops,
     erased,
@@ -193,7 +194,7 @@ class Reproduction:
         yield from self._counted(self._unreadable())
         stops = Stops(self._store, self._of)
         for page in request_pages(self._store, self._of):
-            for asked in with_contents(self._store, page):
+            for asked in with_contents(self._store, self._of, page):
                 yield from self._counted(self._request(asked, stops))
                 self._progress(len(asked.events))
         if self._guard:
@@ -210,6 +211,8 @@ class Reproduction:
         if self._started.missing is not None:
             at, event_type = self._started.missing
             yield Case(run_id, None, at, event_type, "unreadable", "before it there is no start of its run")
+        if self._started.undecodable:
+            yield Case(run_id, None, self._of.first, "RunStarted", "unreadable", UNDECODABLE)
         for event in unreadable_of_run(self._store, self._of, self._upto):
             if self.tally.state == "running" and event.type not in EVENT_TYPES:
                 self.tally.state = "unreadable"  # it may have been the end
@@ -305,10 +308,16 @@ class Reproduction:
         self.tally.lines_guarded = 0
         terms = self._started.lines
         for page in line_pages(self._store, self._of):
-            contents = self._store.contents([event.position for event in page])
+            broken: set[int] = set()
+            contents = self._store.contents([event.position for event in page], broken)
             for event in page:
                 self.tally.lines_guarded += 1
-                yield from self._line(terms, event, contents.get(event.position))
+                if event.position not in broken:
+                    yield from self._line(terms, event, contents.get(event.position))
+                elif event.type != "RequestAccepted":  # an accepted one was listed with its request
+                    yield Case(
+                        *(self.tally.run_id, event.request_id, event.position, event.type, "unreadable", UNDECODABLE)
+                    )
 
     def _line(self, terms: LineTerms | None, event: Event | Unreadable, content: bytes | None) -> Iterator[Case]:
         run_id, own = self.tally.run_id, event.type != "RequestAccepted"
@@ -347,6 +356,7 @@ class _Start:
     settings: RunSettings | None = None
     lines: LineTerms | None = None
     missing: tuple[int, str] | None = None
+    undecodable: bool = False
 
 
 def _find(store: Store, run_id: str) -> Pass:
@@ -384,8 +394,11 @@ def _read_start(store: Store, of: Pass) -> _Start:
         return _Start("start")
     if started.type != "RunStarted":
         return _Start("start", missing=(started.position, started.type))
-    payload, content = started.payload, store.content(of.first)
+    payload, broken = started.payload, set[int]()
+    content = store.contents([of.first], broken).get(of.first)
     version = payload["leak_rules_version"]
+    if broken:
+        return _Start("start", version, undecodable=True)
     try:
         variant = variant_for(payload["candidate_variant_id"])
     except UnknownVariant:

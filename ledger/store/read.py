@@ -10,6 +10,7 @@ import orjson
 
 from ledger.events import EVENT_TYPES, Event
 from ledger.store.backend import Backend, Fetches, Row
+from ledger.store.errors import LedgerMalformed
 from ledger.store.records import EVENT_COLUMNS, Record, Unreadable, decode_content
 from ledger.upcast import upcast
 
@@ -156,16 +157,33 @@ def _reason(type_: object, error: Exception) -> str:
     return str(error) if isinstance(error, LookupError) else "its payload is not of its type's form"
 
 
-def contents(backend: Backend, positions: Iterable[int]) -> dict[int, bytes]:
+def contents(backend: Backend, positions: Iterable[int], undecodable: set[int] | None = None) -> dict[int, bytes]:
     """See ``Store.contents``."""
     found: dict[int, bytes] = {}
     remaining = iter(positions)
     while chunk := list(islice(remaining, _CONTENTS_AT_ONCE)):
-        marks = ", ".join(f":p{number}" for number in range(len(chunk)))
-        sql = f"SELECT position, encoding, body FROM contents WHERE position IN ({marks})"  # noqa: S608
-        for position, encoding, body in backend.fetch(sql, {f"p{n}": at for n, at in enumerate(chunk)}):
-            found[position] = decode_content(position, encoding, body)
+        for position, encoding, body in _bodies(backend, chunk):
+            try:
+                found[position] = decode_content(position, encoding, body)
+            except LedgerMalformed:
+                if undecodable is None:
+                    raise
+                undecodable.add(position)
     return found
+
+
+def _bodies(backend: Backend, positions: Sequence[int]) -> Iterator[Row]:
+    """Position, encoding and body; no encoding where the body is one that the driver itself cannot decode."""
+    marks = ", ".join(f":p{number}" for number in range(len(positions)))
+    sql = f"SELECT position, encoding, body FROM contents WHERE position IN ({marks})"  # noqa: S608
+    try:
+        yield from backend.fetch(sql, {f"p{n}": at for n, at in enumerate(positions)})
+    except LedgerMalformed:  # on SQLite one text that is not UTF-8 spoils the answer for all
+        if len(positions) == 1:
+            yield (positions[0], None, None)
+            return
+        for position in positions:
+            yield from _bodies(backend, [position])
 
 
 def records(backend: Fetches, after: int, upto: int | None) -> Iterator[Record]:

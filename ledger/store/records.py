@@ -141,7 +141,7 @@ def encode_content(content: bytes) -> tuple[str, str]:
     return "base64", base64.b64encode(content).decode("ascii")
 
 
-def decode_content(position: int, encoding: str, body: str) -> bytes:
+def decode_content(position: int, encoding: str | None, body: str) -> bytes:
     """The exact bytes that were appended. Raises ``LedgerMalformed``, naming the position."""
     try:
         if encoding == "utf-8":

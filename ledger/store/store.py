@@ -109,12 +109,13 @@ class Store:
         """
         return read.request_events(self._backend, positions, after=after, upto=upto)
 
-    def contents(self, positions: Iterable[int]) -> dict[int, bytes]:
+    def contents(self, positions: Iterable[int], undecodable: set[int] | None = None) -> dict[int, bytes]:
         """The exact bytes of contents, by position; those that are absent or erased are left out.
 
-        Raises ``LedgerMalformed`` for one that cannot be decoded.
+        Raises ``LedgerMalformed``, naming the position, for one that cannot be decoded; where a set is
+        given, the position is added to it instead.
         """
-        return read.contents(self._backend, positions)
+        return read.contents(self._backend, positions, undecodable)
 
     def content(self, position: int) -> bytes | None:
         """The content of one event; None where there is none (any more)."""

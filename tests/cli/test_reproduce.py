@@ -102,6 +102,36 @@ def test_events_that_were_taken_out_took_their_request_or_their_run_with_them(on
     assert "no request: event 3, RequestAccepted (unreadable): before it there is no start of its run" in ended.text
 
 
+@pytest.mark.parametrize("body", ["x'fffe'", "CAST(x'fffe' AS TEXT)"])
+def test_one_content_that_could_not_be_decoded_took_all_the_rest_with_it(on_disk: Program, body: str) -> None:
+    altered(on_disk, f"UPDATE contents SET body = {body} WHERE position = 4")
+    for words in (("r1",), ("r1", "--guard"), ("--all",)):
+        ended = on_disk("reproduce", *words)
+        assert (ended.code, ended.err) == (1, "")
+        assert "INC-2: event 4, RequestAccepted (unreadable): its content cannot be decoded\n" in ended.text
+        assert "  3 requests: 2 as recorded, 1 with an event that cannot be read\n" in ended.text
+    shown = on_disk("show", "r1", "INC-2")
+    assert (shown.code, shown.err) == (1, "Event 4 cannot be read whole.\n")
+    assert "content that cannot be decoded" in shown.text
+    assert "OutputAccepted" in shown.text
+    assert [e.get("content_unreadable") for e in on_disk("show", "r1", "INC-2", "--json").json["events"]][:2] == [
+        True,
+        None,
+    ]
+    assert on_disk("show", "r1", "INC-1").code == 0
+
+
+def test_what_was_said_of_a_run_could_not_be_decoded_and_nothing_else_was_shown(on_disk: Program) -> None:
+    altered(on_disk, "UPDATE contents SET body = x'fffe' WHERE position = 2")
+    shown = on_disk("show", "r1")
+    assert (shown.code, shown.err) == (1, "Event 2 cannot be read whole.\n")
+    assert "what was said of it at its start cannot be decoded" in shown.text
+    assert "accepted_first" in shown.text
+    ended = on_disk("reproduce", "r1")
+    assert ended.code == 1
+    assert "no request: event 2, RunStarted (unreadable): its content cannot be decoded\n" in ended.text
+
+
 def test_for_machines_each_run_is_one_object_and_the_verdict_the_last(recorded: Program) -> None:
     run, verdict = [json.loads(line) for line in recorded("reproduce", "latest", "--format", "jsonl").out.splitlines()]
     assert (run["kind"], run["run_id"], run["verdict"], run["requests"], run["reproduced"]) == (
