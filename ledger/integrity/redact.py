@@ -18,6 +18,7 @@ from ledger.events import LEDGER_RUN_ID, TERMINAL_TYPES, ContentRedacted, new_ev
 from ledger.integrity.guards import foreign_triggers
 from ledger.integrity.holds import By, expected_at, read_keeping, shown_scope
 from ledger.integrity.keeping import Hold, Keeping, may_go_at
+from ledger.integrity.row_security import row_security
 from ledger.integrity.verdict import MAX_LISTED
 from ledger.store import Expected, Store
 from ledger.store.append import Clock
@@ -83,6 +84,18 @@ class ForeignTriggers(LedgerError):
         super().__init__(
             f"{', '.join(named[:MAX_LISTED])}{more}: it could keep a copy of what is erased, so nothing was erased. "
             "Look at what it does and what it has kept, drop it, and run the same command again"
+        )
+
+
+class RowsHidden(LedgerError):
+    """Row-level security hides rows from who would erase: what is not seen would stay, and nobody would know."""
+
+    exit_code = 1
+
+    def __init__(self, tables: tuple[str, ...]) -> None:
+        super().__init__(
+            f"row-level security may hide rows of {', '.join(tables)} from this role, so that not all would be erased; "
+            "nothing was. Erase as the owner of the tables, or switch it off"
         )
 
 
@@ -165,7 +178,7 @@ def survey(store: Store, target: Target, *, clock: Clock | None = None) -> Surve
     the server's on Postgres and the host's on SQLite.
 
     Raises ``RunNotFound``, ``RequestNotFound``, ``RunNotEnded``, ``Held``, ``TooYoung``, ``ForeignTriggers``,
-    and ``UnreadableEvent`` where nobody can tell what must be kept.
+    ``RowsHidden``, and ``UnreadableEvent`` where nobody can tell what must be kept.
     """
     # The versions first: what is appended after they were read is then seen as a conflict.
     keeping = read_keeping(store)
@@ -177,6 +190,9 @@ def survey(store: Store, target: Target, *, clock: Clock | None = None) -> Surve
     foreign = foreign_triggers(store)
     if foreign:
         raise ForeignTriggers(foreign)
+    hiding = row_security(store).hiding
+    if hiding:
+        raise RowsHidden(hiding)
     found = _erasable(store, target)
     youngest = max((recorded_at for _, recorded_at in found), default=None)
     if youngest is not None and keeping.days:

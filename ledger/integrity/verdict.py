@@ -29,6 +29,7 @@ Result = Literal["PASS", "INCOMPLETE", "FAIL"]
 EXIT_CODES: Final[dict[Result, int]] = {"PASS": 0, "FAIL": 1, "INCOMPLETE": 3}
 MAX_FINDINGS: Final = 100
 MAX_LISTED: Final = 20
+MAX_SCOPES: Final = 5
 
 SIGNERS_STORE: Final = "the signer's store on this machine"
 """What an anchor of the ledger's own signer is called; a weaker one than a file that was kept elsewhere."""
@@ -56,13 +57,41 @@ class Finding(NamedTuple):
     text: str
 
 
+class Scope(NamedTuple):
+    """Whose contents: a request's, or where ``request_id`` is None those of the run itself; and how many."""
+
+    run_id: str
+    request_id: str | None
+    contents: int
+
+    def __str__(self) -> str:
+        return f"run {self.run_id}" if self.request_id is None else f"request {self.request_id} of run {self.run_id}"
+
+
 class Redaction(NamedTuple):
-    """One ``ContentRedacted`` event: where it stands, how many contents it erased, why and by whom."""
+    """One ``ContentRedacted`` event: where it stands, how many contents it erased, why, by whom, and whose they were.
+
+    ``scopes`` holds the first ``MAX_SCOPES``, ``scopes_left_out`` counts the rest.
+    """
 
     position: int
     contents: int
     reason: str
     actor: str
+    scopes: tuple[Scope, ...] = ()
+    scopes_left_out: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its members, the scopes' too."""
+        return {**self._asdict(), "scopes": [scope._asdict() for scope in self.scopes]}
+
+    def __str__(self) -> str:
+        whose = "; ".join(map(str, self.scopes)) + (
+            f"; and {self.scopes_left_out} more" if self.scopes_left_out else ""
+        )
+        of = f" of {whose}" if whose else ""
+        count = _count(self.contents, "content")
+        return f"position {self.position}: {count}{of}, reason {self.reason}, by {self.actor}"
 
 
 class Window(NamedTuple):
@@ -147,7 +176,7 @@ class Verdict:
         """For ``--json``: this dataclass's members, with the verdict and what is not proven."""
         members = asdict(self)
         members["findings"] = [item._asdict() for item in self.findings]
-        members["redactions"] = [item._asdict() for item in self.redactions]
+        members["redactions"] = [item.as_dict() for item in self.redactions]
         members["signed"] = None if self.signed is None else self.signed.as_dict()
         members["unsigned"] = None if self.unsigned is None else self.unsigned.as_dict()
         if self.anchored is not None:
@@ -167,11 +196,7 @@ class Verdict:
         yield from self._vouching_lines()
         yield from _listed("Unproven", self.unproven)
         yield from _listed("Runs without an end", self.open_runs, self.open_runs_left_out)
-        erased = [
-            f"position {r.position}: {_count(r.contents, 'content')}, reason {r.reason}, by {r.actor}"
-            for r in self.redactions
-        ]
-        yield from _listed("Erased content", erased, self.redactions_left_out)
+        yield from _listed("Erased content", [str(item) for item in self.redactions], self.redactions_left_out)
         yield from _listed("What this does not prove", NOT_PROVEN)
 
     def _allowed(self) -> str:
@@ -212,17 +237,24 @@ class Findings:
 
     def __init__(self) -> None:
         self._kept: list[Finding] = []
+        self._overlooked: set[tuple[str, Kind]] = set()
         self._latest: dict[tuple[str, str, str], int] = {}
         self.left_out = 0
 
     def __bool__(self) -> bool:
         return bool(self._kept)
 
+    def overlook(self, member: str, kind: Kind) -> None:
+        """From now on take no such finding: whoever asks for that says in the verdict why it cannot be judged."""
+        self._overlooked.add((member, kind))
+
     def add(self, position: int | None, member: str, kind: Kind, text: str, *, last: int | None = None) -> None:
         """Note something that does not match, from ``position`` to ``last`` where it is many.
 
         ``text`` must hold nothing of the row but what is ``printable``.
         """
+        if (member, kind) in self._overlooked:
+            return
         before = self._latest.get((member, kind, text))
         if before is not None and position is not None and self._kept[before].last == position - 1:
             self._kept[before] = self._kept[before]._replace(last=last or position)

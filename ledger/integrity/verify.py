@@ -25,6 +25,7 @@ from ledger.integrity.derived import Derived
 from ledger.integrity.guards import faulty_guards, foreign_triggers
 from ledger.integrity.note import VerifierKey
 from ledger.integrity.pool import Slicer
+from ledger.integrity.row_security import RowSecurity, row_security
 from ledger.integrity.slices import SLICE
 from ledger.integrity.strays import check_strays
 from ledger.integrity.survey import DATABASE_FILE, Survey, check_file, survey
@@ -76,11 +77,15 @@ def verify(
         row_by_row,
     )
     found = Findings()
+    security = row_security(store)
+    if security.hides_record:
+        unseen = Survey(whole=False, head=None, head_sound=False)
+        return replace(_verdict(unseen, None, None, _UNVOUCHED, found, [security.told()]), max_window=max_window)
     try:
         seen = survey(store, found)
     except LedgerMalformed as error:
         return unreadable(error)
-    return _Verification(store, asked, seen, found).run()
+    return _Verification(store, asked, seen, found, security).run()
 
 
 def unreadable(error: LedgerMalformed) -> Verdict:
@@ -111,9 +116,12 @@ def _no_progress(_done: int, _total: int) -> None:
 class _Verification:
     """One verification on its way."""
 
-    def __init__(self, store: Store, asked: Asked, seen: Survey, found: Findings) -> None:
+    def __init__(self, store: Store, asked: Asked, seen: Survey, found: Findings, security: RowSecurity) -> None:
         self._store, self._asked, self._seen, self._found = store, asked, seen, found
-        self._unchecked: list[str] = []
+        self._security = security
+        self._unchecked: list[str] = [security.told()] if security.on else []
+        if security.hides_contents:
+            found.overlook("content", "removed")
         self._vouching = _UNVOUCHED
         self._walk: Walk | None = None
         if seen.head is None:
@@ -170,8 +178,10 @@ class _Verification:
         if self._asked.at is not None:
             yield "the counts of runs", lambda: derived.check_counts(walk.judged, self._found)
         elif self._seen.head_sound:
-            yield "the views", lambda: check_views(self._store, self._found)
-            yield "the projection tables", lambda: derived.check(self._found, self._unchecked)
+            if not self._security.hiding:
+                yield "the views", lambda: check_views(self._store, self._found)
+            if not self._security.hides_projections:
+                yield "the projection tables", lambda: derived.check(self._found, self._unchecked)
 
     def _guarded(self, name: str, stage: Callable[[], None]) -> None:
         try:

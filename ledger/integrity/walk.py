@@ -17,6 +17,7 @@ from typing import Any, Final
 from ledger.events import AFTER_TERMINAL_TYPES, LEDGER_RUN_ID, TERMINAL_TYPES, Event
 from ledger.integrity.checkpoint import Checkpoint, parse_checkpoint
 from ledger.integrity.cursor import Cursor
+from ledger.integrity.erased import scopes_of
 from ledger.integrity.merkle import FANOUT, FANOUT_BITS, HASH_BYTES, Frontier, TreeNode, root
 from ledger.integrity.note import NoteError, parse_note
 from ledger.integrity.rows import RowChecker
@@ -280,7 +281,8 @@ class Walk:
         for each in sorted(named - erased):
             self._found.add(each, "redactions", "removed", "an event says that this content was erased")
         if len(self.redactions) < MAX_LISTED:
-            self.redactions.append(Redaction(position, len(named), reason, actor))
+            whose = scopes_of(self._store, named, position)
+            self.redactions.append(Redaction(position, len(named), reason, actor, *whose))
         else:
             self.redactions_left_out += 1
 

@@ -273,3 +273,62 @@ def test_the_owner_of_the_tables_is_not_made_one_of_the_roles(program: Program, 
     ended = program("db", "grants", "--auditor", owner, "--ledger", postgres_url)
     assert ended.code == 2
     assert "owns" in ended.err
+
+
+# --- row-level security, which is not ours -------------------------------------------------
+
+
+def secured(people: People, table: str, visible: str) -> None:
+    with people.as_owner() as connection:
+        name = sql.Identifier(table)
+        connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(name))
+        connection.execute(sql.SQL("CREATE POLICY p ON {} USING ({})").format(name, sql.SQL(visible)))
+
+
+@pytest.mark.parametrize(
+    ("table", "visible"),
+    [
+        ("contents", "true"),
+        ("contents", "position < 3"),
+        ("contents", "false"),
+        (PROJECTION_TABLES[0], "true"),
+        ("requests", "false"),
+        ("events", "position < 3"),
+        ("ledger_head", "false"),
+        ("alembic_version", "false"),
+    ],
+)
+def test_rows_that_are_hidden_from_an_auditor_are_unproven_and_not_altered(
+    people: People, table: str, visible: str
+) -> None:
+    secured(people, table, visible)
+    url = people.url("auditor")
+    ended = people.program("verify", "--ledger", url)
+    assert (ended.code, ended.text.split()[0]) == (3, "INCOMPLETE"), ended.text
+    assert "row-level security, which is not ours, is on for " + table in ended.text
+    assert f"may hide rows of {table} from this reader" in ended.text
+    by_owner = people.program("verify", "--ledger", people.owner.render_as_string(hide_password=False))
+    assert by_owner.code == 3, "its owner, from whom nothing is hidden, is told as well"
+    assert "hide rows" not in by_owner.text
+    assert by_owner.text.count("row-level security") == 1
+
+
+def test_what_is_altered_is_found_past_row_level_security(people: People) -> None:
+    secured(people, "contents", "true")
+    with people.as_owner() as connection:
+        connection.execute("ALTER TABLE contents DISABLE TRIGGER ALL")
+        connection.execute("UPDATE contents SET body = 'x' WHERE position = (SELECT max(position) FROM contents)")
+        connection.execute("ALTER TABLE contents ENABLE TRIGGER ALL")
+    assert people.program("verify", "--ledger", people.url("auditor")).code == 1
+
+
+def test_nothing_is_erased_where_rows_may_be_hidden(people: People) -> None:
+    secured(people, "contents", "position < 5")
+    with people.as_owner() as connection:
+        before = connection.execute("SELECT count(*) FROM contents").fetchone()
+    words = ("redact", "--run", "r1", "--reason", "x", "--yes", "--ledger", people.url("redactor"))
+    ended = people.program(*words)
+    assert ended.code == 1, ended.err
+    assert "row-level security may hide rows of contents" in ended.err
+    with people.as_owner() as connection:
+        assert connection.execute("SELECT count(*) FROM contents").fetchone() == before

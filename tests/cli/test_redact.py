@@ -48,7 +48,8 @@ def test_a_redacted_run_is_still_proven_and_its_text_is_gone(recorded: Program) 
     verdict = recorded("verify", "--json").json
     assert verdict["findings"] == []
     assert [item["contents"] for item in verdict["redactions"]] == [members["contents"]]
-    assert f"position {members['events'][0]}: {members['contents']} contents, reason asked" in recorded("verify").text
+    erased = f"position {members['events'][0]}: {members['contents']} contents of run r1; request INC-1 of run r1; "
+    assert erased in recorded("verify").text
     assert recorded("rebuild", "--check").code == 0
     first, *_ = [json.loads(line) for line in recorded("results", "r1", "--format", "jsonl").text.splitlines()]
     assert (first["redacted"], first["model_output"]["proposed_action"]) == (True, None)

@@ -11,6 +11,7 @@ import pytest
 
 from ledger.events import new_event
 from ledger.integrity.canonical import encode_payload
+from ledger.integrity.verdict import MAX_SCOPES
 from ledger.integrity.verify import verify
 from tests import stories
 from tests.ledger.integrity.judging import findings, judged, places, rehash, saved
@@ -52,6 +53,26 @@ def test_a_whole_ledger_without_a_signature_is_incomplete_and_says_why(url: str)
 def test_it_lists_what_was_erased_and_does_not_fail_for_it(file_url: str) -> None:
     (erased,) = judged(file_url).redactions
     assert (erased.contents, erased.reason, erased.actor) == (1, "gdpr", "dpo-1")
+
+
+def test_what_was_erased_is_listed_with_run_and_request(url: str) -> None:
+    verdict = judged(url)
+    (erased,) = verdict.redactions
+    (scope,) = erased.scopes
+    assert (scope.run_id, scope.request_id, scope.contents) == ("run-1", "INC-2", 1)
+    line = f"  - position {erased.position}: 1 content of request INC-2 of run run-1, reason gdpr, by dpo-1"
+    assert line in list(verdict.lines())
+    (said,) = verdict.as_dict()["redactions"]
+    assert said["scopes"] == [{"run_id": "run-1", "request_id": "INC-2", "contents": 1}]
+
+
+def test_of_an_erasure_over_many_requests_the_first_are_named_and_the_rest_counted(tmp_path: Path) -> None:
+    with opened(f"sqlite:///{tmp_path / 'l.db'}", "create") as store:
+        store.append(clean_run("run-1", 8))
+        store.append([redaction(*(ACCEPTED + n for n in range(8)))])
+        (erased,) = verify(store).redactions
+    assert (len(erased.scopes), erased.scopes_left_out) == (MAX_SCOPES, 8 - MAX_SCOPES)
+    assert "request INC-5 of run run-1; and 3 more, reason" in str(erased)
 
 
 @pytest.mark.parametrize("seed", range(8))
