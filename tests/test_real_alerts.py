@@ -15,7 +15,7 @@ from ledger.projections.results import results
 from ledger.projections.tables import fold
 from ledger.render import report_json, results_jsonl
 from ledger.store.copy import copy_ledger
-from runner.prepare import prepare_file
+from runner.prepare import PrepareOptions, prepare_stream
 from runner.replay import start_run
 from tests.harness.mock_endpoint import MockEndpoint
 from tests.runner.playing import a_plan
@@ -32,8 +32,10 @@ async def test_every_alert_gets_its_result_and_a_copy_in_the_other_database_give
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    prepared = io.StringIO()
-    summary = prepare_file(ALERTS, prepared, run_id="alerts", variant="contract_tuned_v1")
+    prepared = io.BytesIO()
+    with ALERTS.open("rb") as stream:
+        options = PrepareOptions(run_id="alerts", variant="contract_tuned_v1")
+        summary = prepare_stream(stream, ALERTS.name, prepared, options=options)
     assert (summary.records, summary.written) == (1155, 1155)
     endpoint = mock_endpoint([{"content": "```json\n{}\n```"}, {"status": 503}, {"content": "no"}], delay_ms=20)
     other = (
@@ -43,7 +45,7 @@ async def test_every_alert_gets_its_result_and_a_copy_in_the_other_database_give
     )
     with open_ledger(ledger_url, "create") as store:
         plan = a_plan(endpoint.base_url, concurrency=64, attempt_timeout="30", request_timeout="120")
-        outcome = await start_run(store, io.BytesIO(prepared.getvalue().encode()), plan)
+        outcome = await start_run(store, io.BytesIO(prepared.getvalue()), plan)
     assert outcome.state == "completed"
     assert copy_ledger(ledger_url, other, fold=fold).size > 4 * 1155
     heads, told, lines = [], [], []

@@ -10,7 +10,7 @@ import pytest
 
 from runner.demo_incidents import demo_files
 from runner.leakage import scan_request
-from runner.prepare import prepare_file
+from runner.prepare import PrepareOptions, prepare_stream
 from runner.prompts import VARIANTS, messages
 from runner.requests import ReplayRequest, parse_line
 from tests.runner.leaks import ALERTS, CASES, document, scan
@@ -34,11 +34,12 @@ def test_a_publicly_reported_leak_is_refused_and_its_counterpart_passes(report: 
 
 @pytest.mark.skipif(not ALERTS.exists(), reason="the alert rules are not here")
 def test_none_of_a_thousand_real_alert_rules_is_refused() -> None:
-    out = io.StringIO()
-    summary = prepare_file(ALERTS, out, variant="contract_tuned_v1")
+    out = io.BytesIO()
+    with ALERTS.open("rb") as stream:
+        summary = prepare_stream(stream, ALERTS.name, out, options=PrepareOptions(variant="contract_tuned_v1"))
     assert (summary.records, summary.written, summary.labels) == (1155, 1155, 0)
     for number, line in enumerate(out.getvalue().splitlines(), start=1):
-        request = parse_line(number, line.encode())
+        request = parse_line(number, line)
         assert isinstance(request, ReplayRequest)
         for variant in VARIANTS:
             sent = messages(request, variant)
