@@ -73,7 +73,8 @@ def cli() -> click.Group:
         cls=Group,
         sections=SECTIONS,
         params=common_options(ledger=True),
-        epilog="Each option may be given as REPLAY_LEDGER_<OPTION> in the environment, or in --env-file.",
+        epilog="Each option may be given as REPLAY_LEDGER_<OPTION> in the environment or in --env-file, or in a "
+        "file of options (--config).",
     )
     @click.version_option(package_name=PROGRAM)
     def program() -> None:

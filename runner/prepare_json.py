@@ -73,9 +73,22 @@ def _goes_on(first: Numbered, second: Numbered | None) -> bool:
     try:
         loads(first[1])
     except StrictJsonError as error:
-        broken = second is not None and second[1].lstrip().startswith(b"{")
-        return error.reason == "trailing" or (error.reason == "syntax" and not broken)
+        if error.reason == "trailing":
+            return _after_first(first[1]).lstrip().startswith(b"{")
+        return error.reason == "syntax" and not (second is not None and second[1].lstrip().startswith(b"{"))
     return False
+
+
+def _after_first(line: bytes) -> bytes:
+    """What follows the first document of a line that holds a whole one."""
+    depth = 0
+    for found in _BRACKETS.finditer(line):
+        char = line[found.start() : found.start() + 1]
+        if char != b'"':
+            depth += 1 if char in _OPENING else -1
+            if depth == 0:
+                return line[found.end() :]
+    return b""
 
 
 def _spread(lines: Iterable[Numbered], file: str) -> Iterator[Numbered]:

@@ -111,6 +111,12 @@ def test_a_broken_first_line_does_not_swallow_the_lines_after_it() -> None:
     assert (fault.place, record.place) == ("line 1", "line 2")
 
 
+@pytest.mark.parametrize("after", ["x", "]", "null", "}"])
+def test_a_line_with_something_after_its_object_is_a_fault_of_that_line(after: str) -> None:
+    fault, record = found(f'{{"incident_id":"a","x":[{{}}]}} {after}\n{{"incident_id":"b"}}\n', "a.jsonl")
+    assert (fault.place, record.place) == ("line 1", "line 2")
+
+
 def test_brackets_inside_strings_end_nothing() -> None:
     alert = {"labels": {"alertname": 'a}{]["\\'}}
     text = json.dumps({"alerts": [alert]}, indent=2)
