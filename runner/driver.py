@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from ledger.events import Event, NewEvent, Payload, new_event
 from ledger.store import Expected, Store, Writer
+from ledger.store.errors import NotKept
 from runner.decide import (
     Done,
     Past,
@@ -293,7 +294,10 @@ def pending_pages(store: Store, context: RunContext) -> Iterator[list[Pending]]:
 
 def _pending(store: Store, context: RunContext, row: tuple[Any, ...], contents: dict[int, bytes]) -> Pending:
     request_id, position, version, line, called = row
-    parsed = parse_line(line, contents[position], variant_override=context.variant.override)
+    content = contents.get(position)
+    if content is None:  # of a run without an end nothing is erased
+        raise NotKept(f"{store.shown}: the database did not keep what was written: position {position} has no content")
+    parsed = parse_line(line, content, variant_override=context.variant.override)
     if isinstance(parsed, BadLine):
         # Recorded as valid by this or an older version: judging it otherwise now is our fault.
         raise AssertionError(f"line {line}, recorded as a request, no longer reads as one: {parsed.message}")

@@ -63,6 +63,10 @@ class StatementRefused(LedgerError):
     """The database refused a statement: a trigger, a constraint, a missing right."""
 
 
+class NotKept(LedgerError):
+    """The database took what was written without an error, and does not hold it."""
+
+
 class UnsafeFilesystem(LedgerError):
     """SQLite's write-ahead log needs shared memory that a network file system does not give."""
 

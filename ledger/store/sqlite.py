@@ -31,6 +31,7 @@ from ledger.store.errors import (
     LedgerNotFound,
     LedgerReadOnly,
     LedgerUnreachable,
+    NotKept,
 )
 from ledger.store.lock import file_lock, local_lock
 from ledger.store.place import Dialect, Place
@@ -150,7 +151,9 @@ class SqliteBackend:
             # Whatever is refused undoes the whole transaction anyway. Said so in the statement, SQLite need not
             # keep copies of pages by which to undo one row.
             sql = insert_sql(table, "?").replace("INSERT INTO", "INSERT OR ROLLBACK INTO")
-            self.connection.executemany(sql, rows)
+            kept = self.connection.executemany(sql, rows).rowcount
+            if kept != len(rows):  # a foreign trigger can leave a row out without an error
+                raise NotKept(f"{self.place.shown}: the database did not keep what was written to {table}")
 
     def allow_idle(self) -> None:
         """Nothing to do: SQLite never ends a transaction by itself."""

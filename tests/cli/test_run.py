@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from tests.cli.program import Program, request_line, write_requests
 from tests.harness.mock_endpoint import MockEndpoint
+from tests.ledger.integrity.tampering import owner, tamper
 
 Against = Callable[..., MockEndpoint]
 TUNED = ("--variant", "nemo_nemotron_fabric__contract_tuned_v1")
@@ -264,3 +266,44 @@ def test_a_request_id_that_no_line_has_went_unnoticed(program: Program, against:
     assert "INC-77" in tried.err
     assert program("run", three, "--dry-run", *asked, "--json").json["unmatched"] == ["INC-77"]
     assert "INC-77" in next(line for line in program("run", three, *asked).err.splitlines() if "Warning: " in line)
+
+
+SWALLOWS = {
+    "sqlite": ["CREATE TRIGGER zz BEFORE INSERT ON {} BEGIN SELECT raise(IGNORE); END"],
+    "postgresql": [
+        "CREATE FUNCTION zz() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER zz BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION zz()",
+    ],
+}
+
+
+@pytest.mark.parametrize("table", ["contents", "events"])
+def test_a_trigger_that_swallowed_what_was_written_was_an_unexpected_key_error(
+    program: Program, against: Against, three: Path, ledger_url: str, table: str
+) -> None:
+    endpoint = against()
+    assert program("run", three, "--ledger", ledger_url, "--run-id", "r1").code == 0
+    with owner(ledger_url) as connection:
+        for statement in SWALLOWS[connection.dialect.name]:
+            connection.execute(text(statement.format(table)))
+    before = endpoint.stats()["calls"]
+    ended = program("run", three, "--ledger", ledger_url, "--run-id", "r2")
+    assert ended.code == 4, ended.err
+    noticed_by_its_own_triggers = (table, connection.dialect.name) == ("events", "postgresql")
+    assert ("refused" if noticed_by_its_own_triggers else "the database did not keep what was written") in ended.err
+    assert "Unexpected" not in ended.err
+    assert endpoint.stats()["calls"] == before
+
+
+def test_a_run_whose_content_was_taken_away_was_resumed_into_an_unexpected_key_error(
+    program: Program, against: Against, tmp_path: Path, ledger_url: str
+) -> None:
+    endpoint = against({"repeat": 1000, "status": 503})
+    many = write_requests(tmp_path / "many.jsonl", 40)
+    assert program("run", many, "--ledger", ledger_url, "--run-id", "r1", "--max-attempts", 1, "-j", 1).code == 4
+    tamper(ledger_url, "DELETE FROM contents WHERE position = 42")
+    before = endpoint.stats()["calls"]
+    ended = program("resume", "r1", "--ledger", ledger_url)
+    assert ended.code == 4, ended.err
+    assert "the database did not keep what was written: position 42 has no content" in ended.err
+    assert endpoint.stats()["calls"] == before
