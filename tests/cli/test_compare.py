@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,34 @@ def test_wrong_use_ends_with_2_and_prints_no_data(program: Program, against: Aga
     ended = program("compare", *words)
     assert (ended.code, ended.out) == (2, b"")
     assert ended.err
+
+
+@pytest.mark.parametrize("type_", ["OutputAccepted", "RunCompleted"])
+def test_an_event_that_cannot_be_read_is_told_and_ends_with_1(
+    program: Program, against: Against, three: Path, type_: str
+) -> None:
+    against(content=saying(LOW))
+    assert program("run", three, "--run-id", "r1").code == 0
+    position = spoil(program, type_)
+    (program.folder / "labels.jsonl").write_text('{"request_id":"INC-2","risk_level":"low"}\n')
+    for words in (("compare", "r1", "r1"), ("grade", "r1", "labels.jsonl")):
+        ended = program(*words)
+        assert ended.code == 1, ended.err
+        assert ended.json
+        assert "cannot be read" in ended.err
+    assert f"Event {position} cannot be read" in program("compare", "r1", "r1").err
+    made = program("compare", "r1", "r1").json["summary"]
+    assert made["first"]["unreadable"] == 1
+    assert made["comparable"] == (2 if type_ == "OutputAccepted" else 3)
+
+
+def spoil(program: Program, type_: str) -> int:
+    """As somebody would who owns the file."""
+    with closing(sqlite3.connect(program.folder / "replay-ledger.db")) as ledger:
+        for (trigger,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            if trigger.startswith("events_refuse"):
+                ledger.execute(f'DROP TRIGGER "{trigger}"')
+        (position,) = ledger.execute("SELECT min(position) FROM events WHERE type = ?", (type_,)).fetchone()
+        ledger.execute("UPDATE events SET payload = '{' WHERE position = ?", (position,))
+        ledger.commit()
+    return int(position)

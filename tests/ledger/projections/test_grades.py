@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ from ledger.integrity.canonical import encode
 from ledger.projections.grades import GradesFold, NotGraded, grades
 from ledger.projections.grading import GradingRefused, Label, join, record_grades
 from ledger.projections.report import report
+from ledger.projections.tables import fold
 from ledger.render import report_json
-from ledger.store import Store
+from ledger.store import Store, open_store
 from ledger.store.errors import RunNotFound
 from ledger.store.records import Unreadable
 from tests.ledger.projections.two_runs import (
@@ -146,6 +149,24 @@ def test_the_same_labels_are_recorded_once_in_whatever_order_form_and_by_whom(ei
     assert grades(either, "run-1", size)["unknown_labels"] == 2
 
 
+def test_of_many_who_record_the_same_labels_at_once_one_appends(ledger_url: str) -> None:
+    with open_store(ledger_url, "create", fold=fold) as made:
+        made.append(a_run("run-1", FOUR))
+        size = made.head().size
+    ready = Barrier(4)
+
+    def grade_it(number: int) -> bool:
+        with open_store(ledger_url, "write", fold=fold) as opened:
+            ready.wait(30)
+            return record(opened, label("INC-1", risk_level="low"), actor=f"ops-{number}")
+
+    with ThreadPoolExecutor(4) as threads:
+        new = list(threads.map(grade_it, range(4)))
+    assert sorted(new) == [False, False, False, True]
+    with open_store(ledger_url, "read") as opened:
+        assert opened.head().size == size + 1
+
+
 def test_a_report_of_a_run_does_not_change_with_its_grades(either: Store) -> None:
     either.append(a_run("run-1", FOUR))
     before = report_json.render(report(either, "run-1"))
@@ -221,12 +242,12 @@ def test_a_run_without_grades_has_no_report_of_them(store: Store) -> None:
 
 def folded_grades(*told: Any) -> dict[str, Any]:
     """``told``: a ``GradesRecorded``, or a word for one that cannot be read."""
-    fold = GradesFold("run-1")
+    folded_so_far = GradesFold("run-1")
     readable = [new_event(one if not isinstance(one, str) else grades_recorded(), run_id="run-1") for one in told]
     for event, one in zip(as_events(readable), told, strict=True):
         lost = Unreadable(event.position, "run-1", None, "GradesRecorded", "altered")
-        fold.fold(lost if isinstance(one, str) else event)
-    return fold.finish(bytes(32))
+        folded_so_far.fold(lost if isinstance(one, str) else event)
+    return folded_so_far.finish(bytes(32))
 
 
 def test_a_part_that_cannot_be_read_is_missing_and_never_filled_from_another_grading() -> None:

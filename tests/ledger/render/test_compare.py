@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from tests.ledger.projections.conftest import either, store  # noqa: F401 - fixt
 from tests.ledger.projections.test_grades import label
 from tests.ledger.projections.two_runs import BLOCKED, FALLBACK, HIGH, LOW, a_run, asked, contents_of, redact
 from tests.ledger.render.test_report_html import Page
+from tests.ledger.render.test_same_bytes import SURROUNDINGS
 from tests.stories import digest
 
 GOLDEN = Path(__file__).parents[2] / "data" / "grades"
@@ -155,6 +159,39 @@ def test_a_comparison_has_the_same_bytes_on_both_databases(tmp_path: Path, postg
         with open_store(place, "read") as opened:
             written.append([b"".join(render(compared(opened))) for render in renders])
     assert written[0] == written[1]
+
+
+PROGRAM = """
+import sys
+from ledger.projections.compare import Comparison
+from ledger.projections.decisions import read_decisions
+from ledger.projections.grades import grades
+from ledger.render import compare_html, compare_json, compare_text, grades_html, grades_text, report_json
+from ledger.store import open_store
+
+with open_store(sys.argv[1], "read") as store:
+    made = Comparison(store, read_decisions(store, "a"), read_decisions(store, "b"))
+    for render in (compare_text.render, compare_html.render, compare_json.render):
+        sys.stdout.buffer.writelines(render(made))
+    for render in (grades_text.render, grades_html.render, report_json.render):
+        sys.stdout.buffer.write(render(grades(store, "a")))
+"""
+
+
+def test_neither_hash_seed_nor_locale_nor_time_zone_changes_a_byte(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with open_store(url, "create", fold=fold) as made:
+        fill(made)
+        labels = [label(f"INC-{number}", risk_level="high") for number in (1, 2, 7, 8)]
+        record_grades(made, "a", labels, file_sha256=digest("file"), actor="ops-7")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LANG", "LC_", "TZ", "PYTHON"))}
+    written = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, url], env={**kept, **around}, capture_output=True, check=True
+        ).stdout
+        for around in SURROUNDINGS
+    }
+    assert len(written) == 1
 
 
 # --- grades ---------------------------------------------------------------------------------
