@@ -18,12 +18,13 @@ from commands._output import ReaderGone, is_terminal, say, write_data
 from commands._progress import TerminalLine
 from commands._run_outputs import out_files_option, write_out_files
 from commands._session import Session
-from commands._signals import WaitingReader, heard_by
+from commands._signals import WaitingReader, ended_by_sigterm, heard_by
 from commands._summary import counts_line, exit_code, gate_lines, usable_line
 from ledger.projections.report import report as make_report
 from ledger.render import report_json, report_text
 from ledger.store import LedgerError, Store
-from runner.plan import Fault, Faults, InputDiffers, NoValidLine, Progress, RunOutcome
+from runner.plan import Fault, Faults, InputDiffers, NoValidLine, Progress, RunOutcome, RunPlan
+from runner.replay import check_lines
 from runner.stop import StopSignal
 
 SHOWN_FAULTS: Final = 20
@@ -55,6 +56,23 @@ def opened_lines(name: str) -> Iterator[BinaryIO]:
 
 def _patient(file: BinaryIO) -> BinaryIO:
     return file if file.seekable() else cast(BinaryIO, WaitingReader(file))
+
+
+def check_ahead(lines: BinaryIO, plan: RunPlan) -> None:
+    """Raise what a run of these lines would before it records anything. They are read again from where they stood."""
+    with ended_by_sigterm(), _looking_ahead(lines):
+        check_lines(lines, plan)
+
+
+@contextmanager
+def _looking_ahead(lines: BinaryIO) -> Iterator[None]:
+    if isinstance(lines, WaitingReader):
+        with lines.looking_ahead():
+            yield
+        return
+    start = lines.tell()
+    yield
+    lines.seek(start)
 
 
 def drive(work: Drive, lines: BinaryIO | None) -> RunOutcome:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import BinaryIO, Final
 
@@ -16,6 +17,7 @@ from commands._failures import STOPPED
 from commands._output import say
 from runner.stop import Signal, StopSignal
 
+_CHUNK: Final = 1 << 20
 _NAMES: Final[dict[int, Signal]] = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM"}
 
 
@@ -32,24 +34,41 @@ class WaitingReader(io.BufferedIOBase):
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        self._again = io.BytesIO()
+        self._keeping: io.BytesIO | None = None
         self.waiting = False
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        self.waiting = True
-        try:
-            return self._stream.read(-1 if size is None else size)
-        finally:
-            self.waiting = False
+        if size is None or size < 0:
+            return b"".join(iter(partial(self.read, _CHUNK), b""))
+        return self._take(lambda stream: stream.read(size))
 
     def readline(self, size: int | None = -1) -> bytes:
-        self.waiting = True
+        return self._take(lambda stream: stream.readline(-1 if size is None else size))
+
+    @contextmanager
+    def looking_ahead(self) -> Iterator[None]:
+        """What is read within the block is read again after it, in the same pieces where it is asked for alike."""
+        self._keeping = io.BytesIO()
         try:
-            return self._stream.readline(-1 if size is None else size)
+            yield
         finally:
-            self.waiting = False
+            self._again, self._keeping = io.BytesIO(self._keeping.getvalue()), None
+
+    def _take(self, read: Callable[[BinaryIO], bytes]) -> bytes:
+        found = read(self._again)
+        if not found:
+            self.waiting = True
+            try:
+                found = read(self._stream)
+            finally:
+                self.waiting = False
+        if self._keeping is not None:
+            self._keeping.write(found)
+        return found
 
 
 @contextmanager

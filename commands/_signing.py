@@ -155,28 +155,45 @@ def _base_folder(state: Session) -> Path | None:
 # --- a ledger that is made -----------------------------------------------------------------
 
 
-def open_to_append(ctx: click.Context, mode: Any, *, no_key: bool = False, **options: Any) -> Store:
+def open_to_append(
+    ctx: click.Context,
+    mode: Any,
+    *,
+    no_key: bool = False,
+    before_making: Callable[[], None] | None = None,
+    **options: Any,
+) -> Store:
     """The ledger, to append to; ``create`` makes it where there is none, with a key unless ``no_key``.
 
+    ``before_making``: called where there is none; no ledger and no key is made where it raises.
     Raises as ``checkpoint_at_end`` where the ledger could not be signed already now: nobody pays for
     a run whose record would be worth less than it should be.
     """
-    store = open_for(ctx, "write", **options) if mode == "write" else _open_or_create(ctx, no_key, options)
+    if mode == "write":
+        store = open_for(ctx, "write", **options)
+    else:
+        store = _open_or_create(ctx, no_key, before_making, options)
     signer = signer_for(ctx, store)
     if signer is not None:
         signer.check(store)
     return store
 
 
-def _open_or_create(ctx: click.Context, no_key: bool, options: dict[str, Any]) -> Store:
+def _open_or_create(
+    ctx: click.Context, no_key: bool, before_making: Callable[[], None] | None, options: dict[str, Any]
+) -> Store:
     state = session(ctx)
     in_memory = state.place.dialect == "sqlite" and state.place.path is None
-    if no_key or in_memory:
+    if in_memory:
         return open_for(ctx, "create", **options)
     try:
         return open_for(ctx, "write", **options)
     except LedgerNotFound:
         pass
+    if before_making is not None:
+        before_making()
+    if no_key:
+        return open_for(ctx, "create", **options)
     beginning = Beginning(state, None)
     try:
         store = open_for(ctx, "create", origin=beginning.origin, created=beginning.created, **options)

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from commands._click import Command
-from commands._drive import conclude, drive, opened_lines, report_options, shown_name, tell_faults
+from commands._drive import check_ahead, conclude, drive, opened_lines, report_options, shown_name, tell_faults
 from commands._failures import NO, OK, WRONG_USE, Refused
 from commands._options import accept_clock_option, actor_option, key_options, no_key_option, option
 from commands._output import is_terminal, json_line, say, write_data
@@ -56,9 +56,10 @@ def run(
     """Put each incident of FILE to a model, and record every step.
 
     FILE holds replay requests as JSON lines; - reads standard input. The ledger is made where
-    there is none. The whole file is checked, and guarded against evaluation labels inside the
-    requests, before anything is sent. Ctrl-C stops politely; `resume` goes on. However the run
-    ends, the ledger is signed where its key is at hand; a ledger made now gets one.
+    there is none, once there is a request to record. The whole file is checked, and guarded
+    against evaluation labels inside the requests, before anything is sent. Ctrl-C stops politely;
+    `resume` goes on. However the run ends, the ledger is signed where its key is at hand; a ledger
+    made now gets one.
 
     \b
     Exit: 0 fine; 1 past a gate that was given or, with none given, not usable as
@@ -73,7 +74,9 @@ def run(
     with opened_lines(file) as lines:
         if dry_run:
             return _try_dry(file, lines, plan, as_json=form == "json")
-        store = open_to_append(ctx, "create", no_key=no_key, accept_clock=accept_clock)
+        store = open_to_append(
+            ctx, "create", before_making=lambda: check_ahead(lines, plan), no_key=no_key, accept_clock=accept_clock
+        )
         say(f"Replaying {shown_name(file)} through {plan.model} at {plan.base_url}")
         outcome, unsigned = signed(
             ctx,

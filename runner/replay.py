@@ -166,6 +166,14 @@ def abandon_run(ledger: Store, run_id: str, *, reason: str, actor: str, note: st
     return tally
 
 
+def check_lines(lines: BinaryIO, plan: RunPlan) -> None:
+    """Raise what ``start_run`` would before it records anything. Reads as far as the first valid line."""
+    _check(plan)
+    select(plan.settings, lines)
+    first = find_first_valid(Source(lines), plan.variant)
+    variant_for(_identity(first, plan)[1].candidate_variant_id)
+
+
 def dry_run(lines: BinaryIO, plan: RunPlan) -> DryRun:
     """Intake and guard alone, and the first body as it would be sent. No key, network or ledger."""
     _check(plan)

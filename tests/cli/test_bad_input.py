@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
+from ledger import open_ledger
+from ledger.events import Event
 from tests.cli.program import PROGRAM, Program, clean_environment, request_line, write_requests
 from tests.harness.mock_endpoint import MockEndpoint
 
@@ -155,6 +160,46 @@ def test_a_bad_env_file_is_named_with_its_line(program: Program, content: bytes,
     assert ended.code == 2
     assert "vars: " in ended.err
     assert says in ended.err
+
+
+@pytest.mark.parametrize("by_pipe", [False, True])
+@pytest.mark.parametrize("text", ["", "\n\n", "not a request\n", '{"incident_id": 1}\n' * 3])
+@pytest.mark.parametrize("more", [(), ("--no-key",)])
+def test_a_first_file_without_a_valid_line_leaves_no_ledger_and_no_key_behind(
+    program: Program, against: Against, text: str, more: tuple[str, ...], by_pipe: bool
+) -> None:
+    against()
+    (program.folder / "bad.jsonl").write_text(text)
+    ended = program("run", "-" if by_pipe else "bad.jsonl", *more, stdin=text.encode())
+    assert ended.code == 2
+    assert ("standard input: " if by_pipe else "bad.jsonl: ") in ended.err
+    assert "signing key" not in ended.err
+    assert [path.name for path in program.folder.iterdir()] == ["bad.jsonl"]
+    assert not program.state.exists()
+
+
+def test_what_was_looked_at_before_a_ledger_was_made_is_recorded_as_it_came(program: Program, against: Against) -> None:
+    against()
+    lines = ["", "bad", request_line(1), request_line(2)]
+    text = "\ufeff" + "".join(f"{line}\n" for line in lines)
+    (program.folder / "good.jsonl").write_text(text, encoding="utf-8")
+    digests = set()
+    for name, fifo in (("file", False), ("pipe", True)):
+        place = program.folder / "good.jsonl"
+        if fifo:
+            place = program.folder / "fifo"
+            os.mkfifo(place)
+            threading.Thread(target=place.write_bytes, args=(text.encode(),)).start()
+        url = f"sqlite:///{name}.db"
+        ended = program("run", place, "--on-invalid", "reject", "--run-id", "r1", "--ledger", url)
+        assert ended.code == 1, ended.err
+        report = program("report", "r1", "--format", "json", "--ledger", url).json
+        assert (report["requests"], report["rejected"], report["accepted_first"]) == (3, 1, 2)
+        with open_ledger(f"sqlite:///{program.folder / name}.db", "read") as store:
+            (read,) = [event for event in store.events("r1") if event.type == "IntakeCompleted"]
+        assert isinstance(read, Event)
+        digests.add(read.payload["input_sha256"])
+    assert digests == {sha256(text.encode()).hexdigest()}
 
 
 # --- the ledger ----------------------------------------------------------------------------
