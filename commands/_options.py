@@ -103,29 +103,33 @@ def _typed(ctx: click.Context, param: click.Parameter) -> bool:
 
 def common_options(*, ledger: bool) -> list[click.Option]:
     """The options that every command takes, after its name as well as before it."""
-    options: list[click.Option] = []
-    if ledger:
-        options.append(
-            Option(
-                ["--ledger"],
-                metavar="URL",
-                expose_value=False,
-                callback=_take_ledger,
-                help="Where the ledger is: sqlite:///FILE or postgresql://USER@HOST/DATABASE. "
-                "[default: sqlite:///replay-ledger.db]",
-            )
-        )
-        options.append(
-            Option(
-                ["--signer-dir"],
-                metavar="DIR",
-                expose_value=False,
-                callback=_take_signer_dir,
-                help="Where ledgers' keys and the last checkpoints signed are kept, a folder each. "
-                "[default: $XDG_STATE_HOME/replay-ledger, or ~/.local/state/replay-ledger]",
-            )
-        )
-    options.append(
+    return [*(_ledger_options() if ledger else []), *_source_options()]
+
+
+def _ledger_options() -> list[click.Option]:
+    return [
+        Option(
+            ["--ledger"],
+            metavar="URL",
+            expose_value=False,
+            callback=_take_ledger,
+            help="Where the ledger is: sqlite:///FILE or postgresql://USER@HOST/DATABASE. "
+            "[default: sqlite:///replay-ledger.db]",
+        ),
+        Option(
+            ["--signer-dir"],
+            metavar="DIR",
+            expose_value=False,
+            callback=_take_signer_dir,
+            help="Where ledgers' keys and the last checkpoints signed are kept, a folder each. "
+            "[default: $XDG_STATE_HOME/replay-ledger, or ~/.local/state/replay-ledger]",
+        ),
+    ]
+
+
+def _source_options() -> list[click.Option]:
+    """Where values come from; they are looked at before all others."""
+    return [
         Option(
             ["--env-file"],
             metavar="FILE",
@@ -133,9 +137,7 @@ def common_options(*, ledger: bool) -> list[click.Option]:
             expose_value=False,
             callback=_take_env_file,
             help="Read NAME=value lines for variables that the environment does not set.",
-        )
-    )
-    options.append(
+        ),
         Option(
             ["--config"],
             metavar="FILE",
@@ -143,9 +145,7 @@ def common_options(*, ledger: bool) -> list[click.Option]:
             expose_value=False,
             callback=_take_config,
             help="Take options that are not given otherwise from FILE: TOML, a table for each command.",
-        )
-    )
-    options.append(
+        ),
         Option(
             ["--debug"],
             is_flag=True,
@@ -153,9 +153,8 @@ def common_options(*, ledger: bool) -> list[click.Option]:
             expose_value=False,
             callback=_take_debug,
             help="Print a traceback, without secrets, when something fails.",
-        )
-    )
-    return options
+        ),
+    ]
 
 
 def option(*names: str, **attributes: Any) -> Callable[[F], F]:
