@@ -81,9 +81,9 @@ class TerminalLine:
             self._first, self._drawn_at = now, None
         self._draw(now.seconds, describe(self._first, now))
 
-    def events(self, done: int, total: int) -> None:
-        """How many events of how many have been dealt with."""
-        self._draw(self._clock(), f"{done:,}/{total:,} events")
+    def events(self, done: int, total: int, what: str = "events") -> None:
+        """How many events (or whatever it is) of how many have been dealt with."""
+        self._draw(self._clock(), f"{done:,}/{total:,} {what}")
 
     def records(self, done: int) -> None:
         """How many records of a file have been read."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -12,7 +13,7 @@ from commands._click import Command
 from commands._failures import NO, OK
 from commands._ledger import check_as_of, find_run, open_for, tell_unreadable
 from commands._options import as_of_option, option, out_option
-from commands._output import format_for, write_data
+from commands._output import STDOUT, ReaderGone, format_for, write_data
 from commands._progress import TerminalLine
 from ledger.projections.compare import Comparison
 from ledger.projections.decisions import read_decisions
@@ -72,9 +73,21 @@ def compare(
 
         one, other = (read_decisions(store, run_id, upto, count) for run_id in run_ids)
         comparison = Comparison(store, one, other)
-    chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
-    write_data(_RENDER[chosen](comparison), out)
+        chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
+        chunks = _RENDER[chosen](comparison)
+        if out not in (None, STDOUT):
+            write_data(_counting(line, chunks, comparison.different), out)
+    if out in (None, STDOUT):
+        with suppress(ReaderGone):  # whoever stops reading early gets the exit code all the same
+            write_data(chunks, out)
     unreadable = [run.run_id for run in (one, other) if run.unreadable]
     for run_id in dict.fromkeys(unreadable):
         tell_unreadable(store, run_id, upto)
     return OK if comparison.same() and not unreadable else NO
+
+
+def _counting(line: TerminalLine, chunks: Iterable[bytes], total: int) -> Iterator[bytes]:
+    """The same chunks, which are a difference each where there are many."""
+    for number, chunk in enumerate(chunks, start=1):
+        line.events(min(number, total), total, "differences")
+        yield chunk

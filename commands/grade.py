@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, BinaryIO, Final
 
@@ -16,7 +16,7 @@ from commands._failures import NO, OK, Refused
 from commands._ledger import check_as_of, find_run, open_for
 from commands._options import STDIN, accept_clock_option, actor_option, as_of_option, option, out_option
 from commands._out_files import refuse_shared
-from commands._output import STDOUT, format_for, say, write_data
+from commands._output import STDOUT, ReaderGone, format_for, say, write_data
 from commands._progress import TerminalLine
 from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
@@ -112,7 +112,8 @@ def grade(ctx: click.Context, /, run: str | None, labels: str | None, schema: bo
     else:
         made = make_grades(store, run_id, check_as_of(store, given["as_of"]))
         data = _RENDER[_format(given)](made)
-    write_data([data], given["out"])
+    with suppress(ReaderGone):  # whoever stops reading early gets the exit code all the same
+        write_data([data], given["out"])
     unreadable = made["missing_parts"] or made["unreadable"] or (graded is not None and graded.unreadable)
     return code_after(NO if unreadable else OK, unsigned)
 

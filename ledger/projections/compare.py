@@ -220,6 +220,11 @@ class Comparison:
         self._order = array("q", (number for *_, number in fold.differences))
         self._counts = fold.finish(len(self.pairing.only_first), len(self.pairing.only_second))
 
+    @property
+    def different(self) -> int:
+        """How many pairs differ."""
+        return len(self._order)
+
     def same(self) -> bool:
         """No field of any pair differs, and neither run was asked what the other was not."""
         return not (self._order or self.pairing.only_first or self.pairing.only_second)

@@ -137,3 +137,16 @@ def spoil(program: Program, type_: str) -> int:
         ledger.execute("UPDATE events SET payload = '{' WHERE position = ?", (position,))
         ledger.commit()
     return int(position)
+
+
+def test_whoever_stops_reading_gets_the_exit_code_all_the_same(program: Program, against: Against, three: Path) -> None:
+    for run_id, verdict in (("r1", LOW), ("r2", HIGH)):
+        against(content=saying(verdict))
+        assert program("run", three, "--run-id", run_id).code == 0
+    process = program.start("compare", "r1", "r2", "--format", "json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=60), said) == (1, b"")
