@@ -15,6 +15,7 @@ from runner.strict_yaml import StrictYamlError, documents
 MAX_RULE_FILE_BYTES: Final = 16 * 2**20
 """A rule file is decoded as a whole, up to this; far more than Prometheus itself would take kindly."""
 
+_KINDS: Final = ("PrometheusRule", "PrometheusRuleList", "List")
 _NO_RULE_FILE: Final = "no rule file: no list of groups"
 
 
@@ -48,11 +49,14 @@ def holds_rules(document: Mapping[str, Any]) -> bool:
     """Whether a document is a rule file by the look of it."""
     if isinstance(document.get("groups"), list):
         return True
-    return "apiVersion" in document and document.get("kind") in {"PrometheusRule", "PrometheusRuleList", "List"}
+    return "apiVersion" in document and document.get("kind") in _KINDS
 
 
 def rules_of(document: Mapping[str, Any], place: str, file: str) -> Iterator[Found]:
     """The alerting rules of one document, each with its place."""
+    if "apiVersion" in document and document.get("kind") not in _KINDS:
+        yield Skipped(1, "objects of other kinds")
+        return
     items = document.get("items")
     if "groups" not in document and isinstance(items, list):
         for index, item in enumerate(items):

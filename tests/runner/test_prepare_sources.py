@@ -190,6 +190,14 @@ def test_rules_as_kubernetes_has_them_are_read() -> None:
         assert names == ["NodeDown", "Retries"] * 2
 
 
+def test_other_objects_beside_the_rules_are_passed_over(tmp_path: Path) -> None:
+    rule = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "spec": yaml.safe_load(RULES)}
+    monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "spec": {"groups": "x"}}
+    outcome = Outcome(written(tmp_path, "all.yml", yaml.safe_dump_all([monitor, rule, None])))
+    assert outcome.summary.written == 2
+    assert dict(outcome.summary.skipped) == {"objects of other kinds": 1, "recording rules": 1}
+
+
 def test_a_rule_file_in_json_is_told_by_its_content() -> None:
     records = found(json.dumps(yaml.safe_load(RULES), indent=1), "r.json")
     assert [one.place for one in records[1:]] == ["line 1, groups[0].rules[1]", "line 1, groups[0].rules[2]"]
