@@ -82,7 +82,7 @@ def drive(work: Drive, lines: BinaryIO | None) -> RunOutcome:
             return asyncio.run(_listening(work, line.run, lines))
         except LedgerError as error:
             if error.exit_code == UNAVAILABLE:
-                say("\nThe ledger failed. What was recorded until then stays: `replay-ledger runs` lists the run,")
+                say("", "The ledger failed. What was recorded until then stays: `replay-ledger runs` lists the run,")
                 say("and `replay-ledger resume RUN` goes on with it once this is mended.")
             raise
 

@@ -30,9 +30,13 @@ _STORAGE_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, err
 
 
 class Refused(click.ClickException):
-    """Wrong use or bad input; the message names the place."""
+    """Wrong use or bad input; the message names the place. ``lines`` are those it is shown in."""
 
     exit_code = WRONG_USE
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
 
 
 def guarded(state: Session, work: Callable[[], object]) -> int:
@@ -56,25 +60,28 @@ def guarded(state: Session, work: Callable[[], object]) -> int:
 
 def _tell_usage(state: Session, error: click.UsageError) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        say(error.format_message())
+        say(*error.format_message().split("\n"))
         return
     if error.ctx is not None:
-        say(error.ctx.get_usage())
+        say(*error.ctx.get_usage().split("\n"))
         say(f"Try '{error.ctx.command_path} --help' for help.")
-    say(state.scrub(f"Error: {error.format_message()}"))
+    message = f"Error: {error.format_message()}"
+    # What is missing is told in lines of click's own, and with no value in them.
+    say(*map(state.scrub, message.split("\n") if isinstance(error, click.MissingParameter) else [message]))
 
 
 def _tell(state: Session, error: Exception) -> int:
     message, code = explain(error)
     if state.debug:
-        say(state.scrub("".join(traceback.format_exception(error)).rstrip()))
+        say(*map(state.scrub, "".join(traceback.format_exception(error)).rstrip().split("\n")))
     if message is None:
-        message = f"Unexpected error: {type(error).__name__}: {error}"
+        lines = [f"Unexpected error: {type(error).__name__}: {error}"]
         if not state.debug:
-            message += "\nThis is a fault of replay-ledger's own; with --debug it prints the traceback."
+            lines.append("This is a fault of replay-ledger's own; with --debug it prints the traceback.")
     else:
-        message = f"Error: {message}"
-    say(state.scrub(message))
+        first, *more = getattr(error, "lines", (message,))
+        lines = [f"Error: {first}", *more]
+    say(*map(state.scrub, lines))
     return code
 
 

@@ -47,8 +47,9 @@ def find_run(store: Store, text: str) -> str:
         return found[0]
     if not found:
         raise Refused(f"no run begins with {text!r}; `replay-ledger runs` lists them")
-    more = [f"... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    raise Refused("\n  ".join([f"{text!r} is the beginning of {len(found)} runs:", *found[:_SHOWN], *more]))
+    more = [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    shown = [f"  {run_id}" for run_id in found[:_SHOWN]]
+    raise Refused(f"{text!r} is the beginning of {len(found)} runs:", *shown, *more)
 
 
 def _runs(store: Store, where: str, **params: Any) -> list[str]:

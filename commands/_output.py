@@ -34,12 +34,13 @@ class StandardOutputClosed(Exception):
     exit_code = 2
 
 
-def say(text: str = "", **style: Any) -> None:
-    """Text for a person, to standard error: escaped, so that nothing in it acts on the terminal.
+def say(*lines: str, **style: Any) -> None:
+    """Lines for a person, to standard error: escaped, so that nothing in them acts on the terminal.
 
-    ``style`` is ``click.style``'s. That nobody reads it is no failure.
+    A line break within a line is escaped too: it came with a name or a value, and what follows it would
+    pass for words of ours. ``style`` is ``click.style``'s. That nobody reads it is no failure.
     """
-    shown = "\n".join(terminal(line) for line in text.split("\n"))
+    shown = "\n".join(map(terminal, lines))
     if style and wants_colour(sys.stderr, os.environ):
         shown = click.style(shown, **style)
     with contextlib.suppress(OSError, ValueError):

@@ -109,5 +109,5 @@ def ended_by_sigterm() -> Iterator[None]:
 
 def _ask(stop: StopSignal, name: Signal) -> None:
     if not stop.requested:
-        say("\nStopping: nothing more is sent, replies in flight are awaited. Once more stops at once.")
+        say("", "Stopping: nothing more is sent, replies in flight are awaited. Once more stops at once.")
     stop.request(name)

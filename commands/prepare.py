@@ -173,7 +173,7 @@ def _tell_failure(error: PrepareError, faults: _Faults) -> int:
         say(f"Error: {error}")
         say("Nothing was written.")
         return NO
-    raise Refused(f"{error}\nNothing was written.")
+    raise Refused(str(error), "Nothing was written.")
 
 
 def _told(summary: PrepareSummary) -> str:

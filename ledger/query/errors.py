@@ -16,6 +16,10 @@ class BadQuery(LedgerError):
 
     exit_code = 2
 
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
 
 class QueryTimeout(LedgerError):
     """The database took longer than the question may. Rows that were given out before are not the whole answer."""
@@ -37,7 +41,7 @@ def bad_query(message: str, sql: str, offset: int | None = None) -> BadQuery:
     # Whatever is no plain character is a blank here: escapes would move what stands above the caret.
     shown = "".join(char if char.isprintable() else " " for char in sql[begin : end if end >= 0 else None])
     return BadQuery(
-        f"{message}, at line {line}, column {column + 1}\n"
-        f"  {shown[first : first + _SHOWN]}\n"
-        f"  {' ' * (column - first)}^"
+        f"{message}, at line {line}, column {column + 1}",
+        f"  {shown[first : first + _SHOWN]}",
+        f"  {' ' * (column - first)}^",
     )

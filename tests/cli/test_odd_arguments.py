@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import pytest
 from commands._click import Command
 from tests.cli.program import Program
 from tests.cli.test_help import ALL, NAMES
+from tests.harness.mock_endpoint import MockEndpoint
 
 NOT_UTF8 = "\udcff\x1b[2J"
 PLAIN = {"FILE": "in.jsonl", "RUN": "r1", "FROM": "sqlite:///a.db", "TO": "sqlite:///b.db"}
@@ -45,3 +47,50 @@ def test_no_argument_takes_the_program_by_surprise(program: Program, path: tuple
             assert "Unexpected error" not in ended.err, (path, odd, ended.err)
             assert ended.code in {2, 4}, (path, odd, ended)
             assert "\x1b" not in ended.err, (path, odd)
+
+
+SPOOFED = "nope\nPASS  fake"
+
+
+SPOOFING: tuple[tuple[str, ...], ...] = (
+    ("verify", "--checkpoint", SPOOFED),
+    ("verify", "--at-checkpoint", SPOOFED),
+    ("verify", "--key", SPOOFED),
+    ("report", SPOOFED),
+    ("report", "r1", "--out", f"{SPOOFED}/x"),
+    ("report", "r1", "--as-of", SPOOFED),
+    ("report", "r1", "--format", SPOOFED),
+    ("report", "r1", f"--{SPOOFED}"),
+    ("report", "r1", SPOOFED),
+    (SPOOFED,),
+    ("show", "r1", SPOOFED),
+    ("run", SPOOFED),
+    ("run", "x", "--extra-body", SPOOFED),
+    ("prepare", SPOOFED),
+    ("bundle-check", SPOOFED),
+    ("report-check", SPOOFED),
+    ("sql", SPOOFED),
+    ("sql", "-f", SPOOFED),
+    ("keys", SPOOFED),
+    ("reproduce", "r1", "--contract", SPOOFED),
+    ("runs", "--env-file", SPOOFED),
+    ("runs", "--since", SPOOFED),
+    ("runs", "--ledger", f"sqlite:///{SPOOFED}"),
+    ("runs", "--ledger", f"sqlite:///{SPOOFED}/x"),
+    ("runs", "--ledger", f"{SPOOFED}://"),
+    ("runs", "--ledger", f"postgresql://u@127.0.0.1:1/{SPOOFED}"),
+)
+
+
+def test_a_line_break_in_a_name_made_a_line_that_passed_for_our_own(
+    program: Program, against: Callable[..., MockEndpoint], three: Path
+) -> None:
+    against()
+    assert program("run", three, "--run-id", "r1").code == 0
+    for words in SPOOFING:
+        ended = program(*words)
+        assert ended.code != 0, words
+        assert not [line for line in (ended.err + ended.text).splitlines() if line.strip().startswith("PASS")], (
+            words,
+            ended,
+        )
