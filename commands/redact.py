@@ -84,10 +84,7 @@ def redact(
         target = Target(find_run(store, run), request_id)
         _tell_survey(survey(store, target), target, as_json=as_json)
         return OK
-    if reason is None:
-        raise click.UsageError("Missing option '--reason'.", ctx)
-    if not yes and not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
-        raise Refused("an erasure cannot be undone: where nobody can be asked, confirm it with --yes")
+    reason = _reason(ctx, reason, yes=yes)
     store = open_to_append(ctx, "write", accept_clock=accept_clock)
     target = Target(find_run(store, run), request_id)
     if yes and target.run_id != run:
@@ -103,6 +100,15 @@ def redact(
         write_data([json_line(members)])
     _tell_done(store, target, done, left)
     return code_after(OK if left is None else INCOMPLETE, unsigned)
+
+
+def _reason(ctx: click.Context, reason: str | None, *, yes: bool) -> str:
+    """The reason that must be given. Raises where it is not, or where nobody can be asked to confirm."""
+    if reason is None:
+        raise click.UsageError("Missing option '--reason'.", ctx)
+    if not yes and not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        raise Refused("an erasure cannot be undone: where nobody can be asked, confirm it with --yes")
+    return reason
 
 
 def _erase(store: Store, target: Target, reason: str, by: By) -> tuple[Redacted, str | None]:

@@ -178,7 +178,7 @@ class RunRow(SQLModel, table=True):
 
 class RequestRow(SQLModel, table=True):
     __tablename__: ClassVar[Any] = "requests"
-    # No index but the key: one on (run_id, line) was taken by Postgres for look-ups of a request, a walk over the run each.
+    # No index but the key: Postgres took one on (run_id, line) for the look-up of a request, each a walk over the run.
     __table_args__ = _table("One row an accepted request, with its result once there is one")
     run_id: str = _col(_text(), "The run", primary_key=True)
     request_id: str = _col(_text(), "The request", primary_key=True)

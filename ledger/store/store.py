@@ -43,7 +43,7 @@ class Store:
 
     @property
     def url(self) -> str | None:
-        """For another process to open the same ledger; None for one in memory. May hold a password: never to be shown."""
+        """For another process to open the same ledger; None for one in memory. Never shown: it may hold a password."""
         place = self._backend.place
         return None if place.dialect == "sqlite" and place.path is None else place.url
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from random import Random
 
-from ledger.events import EVENT_TYPES, new_event_id
+from ledger.event_ids import new_event_id
+from ledger.events import EVENT_TYPES
 from tests import stories
 
 

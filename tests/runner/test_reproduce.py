@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import open_ledger
-from ledger.events import Event, NewEvent, new_event_id
+from ledger.event_ids import new_event_id
+from ledger.events import Event, NewEvent
 from ledger.integrity.canonical import encode_payload
 from ledger.integrity.holds import By
 from ledger.integrity.redact import Target, redact

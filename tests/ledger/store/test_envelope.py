@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.events import EVENT_TYPES, ID_PATTERN, LEDGER_RUN_ID, new_event_id
+from ledger.event_ids import new_event_id
+from ledger.events import EVENT_TYPES, ID_PATTERN, LEDGER_RUN_ID
 from ledger.integrity import canonical
 from ledger.store.envelope import ORIGIN_PATTERN, Envelopes, check_members, check_origin
 from ledger.store.errors import InvalidEvent
