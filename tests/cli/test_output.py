@@ -103,8 +103,8 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
 
 
 def test_nothing_that_is_said_acts_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    say("INC-1\x1b]0;owned\x07\rok\nsecond line \u202eevil")
-    assert capsys.readouterr().err == "INC-1\\x1b]0;owned\\x07\\rok\nsecond line \\u202eevil\n"
+    say("INC-1\x1b]0;owned\x07\rok\nPASS", "second line \u202eevil")
+    assert capsys.readouterr().err == "INC-1\\x1b]0;owned\\x07\\rok\\nPASS\nsecond line \\u202eevil\n"
 
 
 class Terminal(io.StringIO):
