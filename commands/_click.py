@@ -43,6 +43,21 @@ class Command(click.Command):
         super().format_epilog(ctx, formatter)
 
 
+class SubGroup(click.Group):
+    """A verb that has verbs of its own: its help shows the first example of each."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", CONTEXT_SETTINGS)
+        super().__init__(*args, **kwargs)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for command in self.commands.values():
+                if isinstance(command, Command):
+                    formatter.write(f"  {command.examples[0]}\n")
+        super().format_epilog(ctx, formatter)
+
+
 class Group(click.Group):
     """Verbs under headings, each imported when it is first needed.
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from commands._click import CONTEXT_SETTINGS, Command
+from commands._click import Command, SubGroup
 from commands._failures import NO, OK
 from commands._ledger import open_for
 from commands._options import json_option, no_key_option, option
@@ -28,7 +28,7 @@ from ledger.store.migrate import status as ledger_status
 from ledger.store.migrate import upgrade as upgrade_ledger
 
 
-@click.group(context_settings=CONTEXT_SETTINGS)
+@click.group(cls=SubGroup)
 def db() -> None:
     """Make a ledger, upgrade its schema, see its state, grant roles, copy it."""
 

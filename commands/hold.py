@@ -8,7 +8,7 @@ from typing import Any
 import click
 import orjson
 
-from commands._click import CONTEXT_SETTINGS, Command
+from commands._click import Command, SubGroup
 from commands._failures import OK
 from commands._ledger import find_run, open_for
 from commands._options import accept_clock_option, actor_option, json_option, option
@@ -42,7 +42,7 @@ def said_at(store: Store, positions: list[int]) -> dict[int, dict[str, Any]]:
     return found
 
 
-@click.group(context_settings=CONTEXT_SETTINGS)
+@click.group(cls=SubGroup)
 def hold() -> None:
     """Forbid that content is erased, for as long as a court or an audit needs it."""
 

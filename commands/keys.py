@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from commands._click import CONTEXT_SETTINGS, Command
+from commands._click import Command, SubGroup
 from commands._failures import Refused
 from commands._ledger import open_for, typed_again
 from commands._options import accept_clock_option, option, typed_option
@@ -23,7 +23,7 @@ from ledger.integrity.signing_errors import RotatedUnsigned
 from ledger.store import Store
 
 
-@click.group(context_settings=CONTEXT_SETTINGS)
+@click.group(cls=SubGroup)
 def keys() -> None:
     """Show the key that signs the ledger's checkpoints, or give the ledger another."""
 

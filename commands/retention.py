@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from commands._click import CONTEXT_SETTINGS, Command
+from commands._click import Command, SubGroup
 from commands._failures import OK
 from commands._ledger import open_for
 from commands._options import accept_clock_option, actor_option, json_option
@@ -14,7 +14,7 @@ from commands.hold import by_line, by_whom, note_option, said_at
 from ledger.integrity.holds import MAX_DAYS, read_keeping, set_retention
 
 
-@click.group(context_settings=CONTEXT_SETTINGS)
+@click.group(cls=SubGroup)
 def retention() -> None:
     """Say for how many days content must be kept before it may be erased."""
 

@@ -110,3 +110,12 @@ def test_no_verb_at_all_ends_with_2_and_the_help(program: Program, words: tuple[
     ended = program(*words)
     assert (ended.code, ended.out) == (2, b"")
     assert ended.err == program(*words, "--help").text
+
+
+@pytest.mark.parametrize("verb", ["keys", "hold", "retention", "db"])
+def test_a_verb_with_verbs_of_its_own_had_no_examples(program: Program, verb: str) -> None:
+    shown = program(verb, "--help").text
+    examples = [line.split() for line in shown.partition("Examples:\n")[2].splitlines() if line.strip()]
+    group = ROOT.get_command(click.Context(ROOT), verb)
+    assert isinstance(group, click.Group)
+    assert [words[:3] for words in examples] == [["replay-ledger", verb, inner] for inner in group.commands]
