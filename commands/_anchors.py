@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from commands._failures import Refused
+from commands._in_files import read_in
 from commands._output import say
 from commands._signing import signer_for
 from ledger.integrity.signing_errors import SignerError
@@ -74,8 +75,7 @@ def _keys_in(name: str, not_a_key: Exception) -> list[VerifierKey]:
     from ledger.integrity.note import NoteError, parse_vkey
 
     try:
-        with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
-            lines = file.read(_MAX_KEY_FILE).decode("ascii").split()
+        lines = read_in(name, _MAX_KEY_FILE).decode("ascii").split()
     except (FileNotFoundError, ValueError):
         raise Refused(f"--key: neither a key ({not_a_key}) nor a file that holds one") from None
     try:
@@ -92,8 +92,7 @@ def given_checkpoint(option: str, name: str) -> Anchor:
     from ledger.integrity.anchors import Anchor, open_anchor
     from ledger.integrity.note import MAX_NOTE_BYTES, NoteError
 
-    with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
-        anchor = Anchor(file.read(MAX_NOTE_BYTES + 1), f"the file {name}")
+    anchor = Anchor(read_in(name, MAX_NOTE_BYTES + 1), f"the file {name}")
     try:
         open_anchor(anchor)
     except NoteError as error:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from commands._failures import Refused
+from commands._in_files import toml_in
 
 SHARED: Final = ("ledger", "signer-dir", "actor")
 _NEVER: Final = frozenset({"config", "env-file", "debug", "help", "version"})
@@ -97,8 +98,7 @@ class Config:
 def read_config(file: str) -> Config:
     """The file's options. Raises ``Refused`` where it is not TOML; ``OSError`` bearing its name."""
     try:
-        with open(file, "rb") as stream:  # noqa: PTH123 - the error then bears the name as given
-            document = tomllib.load(stream, parse_float=Decimal)
+        document = tomllib.loads(toml_in(file), parse_float=Decimal)
     except UnicodeDecodeError:
         raise Refused(f"{file}: not UTF-8 text") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from commands._failures import Refused
+from commands._in_files import toml_in
 from commands._types import is_utf8
 
 _TABLES: Final = ("map", "facets", "set")
@@ -69,8 +70,7 @@ def _take_file(fields: Fields, name: str) -> None:
 
 def _read(name: str) -> dict[str, Any]:
     try:
-        with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
-            return tomllib.load(file)
+        return tomllib.loads(toml_in(name))
     except FileNotFoundError:
         raise Refused(f"--map: expected FIELD=COLUMN or a TOML file; there is no file {name!r}") from None
     except UnicodeDecodeError:

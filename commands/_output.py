@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 STDOUT: Final = "-"
+_NAMES_OF_STDOUT: Final = frozenset({STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
 
 class ReaderGone(Exception):
@@ -90,7 +91,7 @@ def opened_out(out: str | None) -> Iterator[BinaryIO]:
     ``ReaderGone`` where nobody reads any more, ``OutputRefused`` where ``out`` belongs to a ledger,
     ``OSError`` bearing a name where it cannot be written.
     """
-    with _stdout() if out is None or out == STDOUT else replacing(Path(out)) as file:
+    with _stdout() if out is None or out in _NAMES_OF_STDOUT else replacing(Path(out)) as file:
         yield file
 
 
@@ -151,18 +152,22 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of ``path`` once all of it is on the disk; until then nothing changes.
 
     A device or a pipe is written to as it is. Raises ``OSError`` bearing the name that was given,
-    ``OutputRefused`` where it is a database or belongs to one, or is a signer's.
+    ``OutputRefused`` where it is a database or belongs to one, or is a signer's, ``ReaderGone`` where
+    nobody reads the pipe any more.
     """
     target = Path(os.path.realpath(path))
     try:
         refuse_databases(path)
         refuse_signers_files(path)
-        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-            with target.open("wb") as direct:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            # By the name that was given: the real one of a pipe among /dev/fd is no place in the file system.
+            with path.open("wb") as direct:
                 yield direct
             return
         with _beside(target) as file:
             yield file
+    except BrokenPipeError:
+        raise ReaderGone from None
     except OSError as error:
         if error.filename in (None, str(target)) or str(error.filename).startswith(str(target.parent)):
             raise OSError(error.errno, error.strerror, str(path)) from error

@@ -25,6 +25,7 @@ DEFAULT_LEDGER: Final = "sqlite:///replay-ledger.db"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SHORTEST_REMOVED: Final = 4
+_LONGEST_ENV_FILE: Final = 1024 * 1024
 
 
 @dataclass
@@ -90,7 +91,11 @@ def read_env_file(path: Path) -> dict[str, str]:
     Nothing is expanded. Raises ``ValueError`` naming the line.
     """
     values: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    with path.open("rb") as file:
+        data = file.read(_LONGEST_ENV_FILE + 1)
+    if len(data) > _LONGEST_ENV_FILE:
+        raise ValueError(f"longer than {_LONGEST_ENV_FILE} bytes")
+    for number, line in enumerate(data.decode("utf-8-sig").splitlines(), start=1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue

@@ -17,6 +17,7 @@ _FOREIGN_TEXT = re.compile(FOREIGN_TEXT_PATTERN)
 _RANGE = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _POSITION = re.compile(r"[1-9][0-9]{0,15}\Z")
+_NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 
 
 def is_utf8(text: str) -> bool:
@@ -138,4 +139,6 @@ class AsOf(click.ParamType[int | str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         if _POSITION.match(str(value)):
             return int(value)
+        if _NUMBER.match(str(value)):
+            self.fail(f"{value} is no position: they begin at 1, and have 16 digits at most", param, ctx)
         return Moment().convert(value, param, ctx)

@@ -7,6 +7,7 @@ import click
 from commands._anchors import given_keys
 from commands._click import Command
 from commands._failures import Refused
+from commands._in_files import read_in
 from commands._ledger import open_for
 from commands._options import option, out_option, typed_option
 from commands._out_files import refuse_databases, refuse_shared, refuse_signers_files
@@ -67,5 +68,4 @@ def checkpoint(ctx: click.Context, /, out: str | None, adopt: str | None, vkeys:
 
 
 def _read(name: str) -> bytes:
-    with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
-        return file.read(MAX_NOTE_BYTES + 1)
+    return read_in(name, MAX_NOTE_BYTES + 1)

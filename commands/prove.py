@@ -8,6 +8,7 @@ import click
 
 from commands._click import Command
 from commands._failures import Refused
+from commands._in_files import read_in
 from commands._ledger import open_for
 from commands._options import option, out_option
 from commands._out_files import refuse_shared
@@ -89,8 +90,7 @@ def _position(store: Store, event: str) -> int:
 
 def _note(store: Store, position: int, checkpoint: str | None) -> str:
     if checkpoint is not None:
-        with open(checkpoint, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
-            return file.read(MAX_NOTE_BYTES + 1).decode("utf-8", "replace")
+        return read_in(checkpoint, MAX_NOTE_BYTES + 1).decode("utf-8", "replace")
     stored = covering_checkpoint(store, position)
     if stored is None:
         raise Refused(f"no signed checkpoint covers position {position} yet: run `replay-ledger checkpoint`")

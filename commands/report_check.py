@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from typing import Final
 
 import click
 
 from commands._click import Command
 from commands._failures import NO, OK
+from commands._in_files import chunks_in
 from commands._ledger import open_for
 from commands._output import say
 from ledger.render.issue import Issued, erased_since, issued, rendering
@@ -34,8 +35,10 @@ def report_check(ctx: click.Context, /, file: str) -> int:
     Exit: 0 it was issued and comes out the same; 1 it was never issued, or comes out
     differently; 3 text in it was erased since, so it cannot be made again.
     """
-    with open(file, "rb") as opened:  # noqa: PTH123 - the error then bears the name as given
-        digest = file_digest(opened, "sha256").hexdigest()
+    given = sha256()
+    for chunk in chunks_in(file):
+        given.update(chunk)
+    digest = given.hexdigest()
     store = open_for(ctx, "read")
     found = issued(store, digest)
     if not found:

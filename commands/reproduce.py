@@ -13,6 +13,7 @@ import orjson
 
 from commands._click import Command
 from commands._failures import INCOMPLETE, NO, OK, Refused
+from commands._in_files import read_in
 from commands._ledger import find_run, open_for
 from commands._options import option, out_option
 from commands._output import STDOUT, ReaderGone, format_for, is_terminal, json_line, write_data
@@ -138,8 +139,7 @@ def _contract(name: str) -> Contract:
     from runner.requests import MAX_CONTRACT_BYTES  # noqa: PLC0415
     from runner.strict_json import StrictJsonError, loads  # noqa: PLC0415
 
-    with open(name, "rb") as file:  # noqa: PTH123 - the error then bears the name as given
-        text = file.read(MAX_CONTRACT_BYTES + 1)
+    text = read_in(name, MAX_CONTRACT_BYTES + 1)
     if len(text) > MAX_CONTRACT_BYTES:
         raise Refused(f"--contract: {name} is longer than {MAX_CONTRACT_BYTES} bytes")
     try:

@@ -62,7 +62,8 @@ def _sqlite(url: str) -> Place:
     if name in {"", ":memory:"}:
         raise BadLedgerUrl(f"the URL {url} names no file: give {ACCEPTED}")
     if "\0" in name or "?" in name:
-        raise BadLedgerUrl(f"a ledger's URL takes no options and no such file name: give {ACCEPTED}")
+        char = "'?'" if "?" in name else "a null character"
+        raise BadLedgerUrl(f"a ledger's URL takes no options, and its file's name may not hold {char}: give {ACCEPTED}")
     return Place("sqlite", url, Path(name), url)
 
 
