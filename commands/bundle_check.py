@@ -8,6 +8,7 @@ from importlib.resources import as_file, files
 
 import click
 
+from commands._anchors import given_keys
 from commands._click import Command
 from commands._options import option
 
@@ -17,8 +18,8 @@ from commands._options import option
     cls=Command,
     ledger=False,
     examples=[
-        'replay-ledger bundle-check audit-r1.zip --key "$(cat ledger.vkey)" --checkpoint checkpoint-2026-11-30.txt',
-        'replay-ledger bundle-check 17.tlog-proof --key "$(cat ledger.vkey)" --checkpoint checkpoint-2026-11-30.txt',
+        "replay-ledger bundle-check audit-r1.zip --key ledger.vkey --checkpoint checkpoint-2026-11-30.txt",
+        "replay-ledger bundle-check 17.tlog-proof --key ledger.vkey --checkpoint checkpoint-2026-11-30.txt",
     ],
 )
 @click.argument("file", metavar="FILE", type=click.Path())
@@ -27,8 +28,8 @@ from commands._options import option
     "keys",
     multiple=True,
     required=True,
-    metavar="VKEY",
-    help="The ledger's public key, from where you kept it. Repeatable.",
+    metavar="VKEY|FILE",
+    help="The ledger's public key, or a file that holds it, from where you kept it. Repeatable.",
 )
 @option("--checkpoint", metavar="FILE", help="A signed checkpoint that you kept, or were given by another way.")
 @option(
@@ -55,7 +56,7 @@ def bundle_check(
     Exit: 0 PASS; 1 FAIL, something does not match; 2 wrong use; 3 INCOMPLETE, nothing is
     wrong but something is unproven.
     """
-    words = [word for key in keys for word in (f"--key={key}",)]
+    words = [f"--key={key}" for key in given_keys(keys)]
     words += [f"--checkpoint={checkpoint}"] if checkpoint is not None else []
     words += [f"--consistency={consistency}"] if consistency is not None else []
     with as_file(files("ledger.bundle").joinpath("verifier.py")) as program:

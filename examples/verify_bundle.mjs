@@ -361,15 +361,27 @@ function check(file, key, pinned) {
   return { about: `run ${runId} of ${checkpoint.origin}, ${checkpoint.size} events`, unproven };
 }
 
-const [, , path, vkey, kept] = process.argv;
-if (vkey === undefined) {
-  console.error("usage: node verify_bundle.mjs audit-X.zip VKEY [PINNED-CHECKPOINT]");
-  process.exit(2);
+/** What the caller brings; where it cannot be used, that is no verdict. */
+function brought(what, take) {
+  try {
+    return take();
+  } catch {
+    console.error(`verify_bundle.mjs: ${what}`);
+    console.error("usage: node verify_bundle.mjs audit-X.zip VKEY [PINNED-CHECKPOINT]");
+    process.exit(2);
+  }
 }
+
+const words = process.argv.slice(2);
+const known = () => insist([2, 3].includes(words.length) && !words.some((word) => word.startsWith("-")), "");
+brought("it takes two or three arguments, and no options", known);
+const [path, vkey, kept] = words;
+const key = brought("not the vkey of an Ed25519 key", () => readKey(vkey));
+const file = brought("the bundle cannot be read", () => readFileSync(path));
+const note = brought("the checkpoint cannot be read", () => (kept === undefined ? null : readFileSync(kept)));
 try {
-  const key = readKey(vkey);
-  const pinned = kept === undefined ? null : openCheckpoint(readFileSync(kept), key);
-  const { about, unproven } = check(readFileSync(path), key, pinned);
+  const pinned = note === null ? null : openCheckpoint(note, key);
+  const { about, unproven } = check(file, key, pinned);
   console.log(`${unproven.length > 0 ? "INCOMPLETE" : "PASS"}  ${about}`);
   for (const line of unproven) console.log(`  not proven: ${line}`);
   process.exitCode = unproven.length > 0 ? 3 : 0;

@@ -21,8 +21,6 @@ docs/ledger-format.md; other sections named below are that page's too. ``check_b
      9  report.json is as of the run's last event, and of the root there         check_as_of
     10  report.json's counts follow from the events                              Counts, check_report
         all of it is of the history that the pinned checkpoint is of             check_pinned
-
-What is not exactly as the format says is a ``Fault``: FAIL. What a bundle says is never printed raw.
 """
 
 from __future__ import annotations
@@ -36,28 +34,26 @@ import sys
 from binascii import crc32
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import reduce
 from hashlib import sha256, sha512
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-T = TypeVar("T")
-MAX_BUNDLE = 2**32 - 1
-MAX_SMALL = 2**26  # of an entry that is read whole: manifest.json, checkpoint.txt, report.json
-MAX_NOTE = 1_000_000
-MAX_LINE = 2**28
-CHUNK = 2**20  # read at once; no file that comes beside a bundle is larger
+MAX_BUNDLE, MAX_NOTE, MAX_LINE = 2**32 - 1, 1_000_000, 2**28
+MAX_SMALL, CHUNK = 2**26, 2**20  # of an entry that is read whole; of what is read at once, or comes beside a bundle
 
 
 class Fault(Exception):
-    """Something does not match."""
+    """Something is not exactly as the format says: FAIL."""
 
 
 class WrongUse(Exception):
     """The command line, or a file that the caller brings, cannot be used."""
 
 
-def require(found: T | None, otherwise: str) -> T:
+def require(found: Any, otherwise: str) -> Any:
     """What was found, or what was asked to be true. (Plain ``if`` stands for it in what is done for each event.)"""
     if not found:
         raise Fault(otherwise)
@@ -70,7 +66,6 @@ def shown(value: object) -> str:
 
 
 # --- Check 1: the zip (section 6, "The zip") -------------------------------------------------------
-
 # The entries that are reports, each with the kind and the format by which a ReportIssued event names it.
 REPORTS = {"report.json": ("report", "json"), "results.jsonl": ("results", "jsonl"), "report.html": ("report", "html")}
 NAMES = ("README.txt", "manifest.json", "checkpoint.txt", "leaves.txt", "events.jsonl", *REPORTS)
@@ -120,32 +115,27 @@ class Bundle:
 
     def lines(self, name: str) -> Iterator[bytes]:
         """The lines of an entry, without their newlines."""
-        at, size = self.places[name]
-        end = at + size
-        while at < end:
-            self.file.seek(at)  # something else may have been read since the line before
-            line = self.file.readline(MAX_LINE)
-            at += len(line)
-            require(len(line) < MAX_LINE, f"{name}: a line longer than any can be")
-            require(at <= end and line.endswith(b"\n"), f"{name}: the last line has no newline")
-            yield line[:-1]
+        begun = b""
+        for chunk in self.chunks(name, MAX_LINE >> 4):
+            *whole, begun = (begun + chunk).split(b"\n")
+            require(len(begun) < MAX_LINE, f"{name}: a line longer than any can be")
+            yield from whole
+        require(not begun, f"{name}: the last line has no newline")
 
     def read(self, name: str) -> bytes:
         """The whole of a small entry."""
         require(self.places[name][1] <= MAX_SMALL, f"{name}: larger than it can be")
         return b"".join(self.chunks(name))
 
-    def read_object(self, name: str) -> dict[str, Any]:
+    def read_object(self, name: str) -> Any:
         """The object in a small entry, which is its canonical JSON and a newline."""
         data = self.read(name)
         value = parse_json(data.removesuffix(b"\n"), name)
-        if not isinstance(value, dict) or not data.endswith(b"\n"):
-            raise Fault(f"{name}: not an object and a newline")
+        require(isinstance(value, dict) and data.endswith(b"\n"), f"{name}: not an object and a newline")
         return value
 
 
 # --- Check 2: the checkpoint (section 4, "Keys" and "Checkpoints") ---------------------------------
-
 KEY_NAME = r"[^\s+\0-\x1f]+"
 Key = tuple[str, bytes, bytes]  # name, key id, public key
 
@@ -199,8 +189,8 @@ def open_note(data: bytes, keys: Sequence[Key]) -> tuple[str, list[Key]]:
                 valid = signature_valid(key[2], text.encode(), signature[4:])
                 require(valid, f"signature bad: the one by {shown(name)} is not over this text")
                 signers.append(key)
-    otherwise = "no signature is by a key named with --key (after a rotation, name the new one)"
-    require(signers, f"signature bad: {otherwise}")
+    otherwise = "no signature by the key named; name the one in force when it was made (an earlier or a later one)"
+    require(signers, otherwise)
     return text, signers
 
 
@@ -219,9 +209,7 @@ def open_checkpoint(data: bytes, keys: Sequence[Key]) -> Checkpoint:
 
 # Ed25519 (RFC 8032, section 5.1), stricter than the RFC where implementations differ: S below the group's
 # order, points in canonical encoding, neither key nor R of small order, the equation without the cofactor.
-
-P = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493
+P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
 Point = tuple[int, int, int, int]  # extended coordinates: x = X/Z, y = Y/Z, x*y = T/Z
 NEUTRAL: Point = (0, 1, 1, 0)
@@ -280,8 +268,6 @@ def signature_valid(public_key: bytes, message: bytes, signature: bytes) -> bool
 # --- Check 3: the manifest (section 6), which is canonical JSON (RFC 8785) -------------------------
 # JSON is parsed, encoded anew and compared: what comes out the same has its members in order, each of them
 # once, and nothing in another form. The format has no fractions and no integers beyond +-(2^53-1).
-
-
 def _integer(text: str) -> int:
     number = int(text)  # a ``ValueError`` for fractions and the like
     if -(2**53) < number < 2**53:
@@ -322,9 +308,8 @@ def check_manifest(bundle: Bundle, checkpoint: Checkpoint) -> str:
     """Check 3; and README.txt, the one file that people open first, has its one text. Gives the run's id."""
     require(bundle.sha256["README.txt"] == README_SHA256, "README.txt: not the text of version 1")
     found = bundle.read_object("manifest.json")
-    run_id = found.get("run_id")
-    if not isinstance(run_id, str) or not re.fullmatch(ID, run_id):
-        raise Fault("manifest.json: names no run")
+    run_id = str(found.get("run_id"))
+    require(re.fullmatch(ID, run_id), "manifest.json: names no run")
     files = {name: digest for name, digest in bundle.sha256.items() if name != "manifest.json"}
     made = {"bundle": 1, "files": files, "ledger": checkpoint.origin, "run_id": run_id, "size": checkpoint.size}
     same = canonical(found) == canonical(made)
@@ -333,8 +318,6 @@ def check_manifest(bundle: Bundle, checkpoint: Checkpoint) -> str:
 
 
 # --- Check 4: the leaves, and the Merkle tree (section 1, "Hashes"; section 5, "Proofs") -----------
-
-
 def leaf_hash(data: bytes) -> bytes:
     """The hash of an envelope."""
     return sha256(b"\0" + data).digest()
@@ -381,8 +364,6 @@ def verify_consistency(size1: int, size2: int, proof: Sequence[bytes], root1: by
 
 # The two rules of RFC 9162 (sections 2.1.3.2 and 2.1.4.2), as section 5 writes them: h is used up from the
 # proof's end, and ``left`` is the largest power of two below the size.
-
-
 def _left_and_h(size: int, proof: list[bytes]) -> tuple[int, bytes]:
     require(proof and len(proof[-1]) == 32, "the proof is too short, or holds what is no hash")
     return (1 << (size - 1).bit_length()) >> 1, proof.pop()
@@ -411,9 +392,7 @@ def _roots(size1: int, size2: int, known: bytes | None, proof: list[bytes]) -> t
 
 
 # --- Check 5: the events (section 1, "Envelope"; section 6, "A line of events.jsonl") --------------
-
-LEDGER = "$ledger"
-ID = "[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
+LEDGER, ID = "$ledger", "[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
 _HEX, _NUMBER = "[0-9a-f]{64}", "[1-9][0-9]{0,15}"
 _REQUEST = rf'(?P<request_id>{ID})","request_version":(?P<request_version>{_NUMBER})'
 _MEMBERS = (  # of an envelope, all 13, as they stand in canonical JSON
@@ -435,6 +414,7 @@ _after_content = re.compile(
     rf',"encoding":(?:null|"(?P<encoding>utf-8|base64)"),"envelope":(?P<envelope>{ENVELOPE}),'
     rf'"payload":(?P<payload>\{{.*\}}),"salt":(?:null|"(?P<salt>{_HEX})")\}}'
 ).fullmatch
+_odd_escape = re.compile(r"\\[u/]").search  # no other escape that JSON has is anything but canonical
 Event = dict[str, Any]  # the envelope's members, and encoding, payload, leaf
 
 
@@ -443,21 +423,39 @@ def parse_event(line: bytes) -> Event:
     text = line.decode()
     content, end = _decode(text, len('{"content":'))
     match = _after_content(text, end)
-    if match is None or text[:end] != '{"content":' + _encode(content):
+    sure = text.startswith('{"content":') and not _odd_escape(text, 0, end)
+    if match is None or not (sure or text[:end] == '{"content":' + _encode(content)):
         raise Fault("not the five members of an event, or not the 13 of its envelope, in their one form")
     event: Event = match.groupdict()
-    payload, salt = event["payload"].encode(), event["salt"]
-    edited = sha256(payload).hexdigest() != event["payload_sha256"]
-    require(not edited, "payload: edited, its digest is not the envelope's")
-    if event["encoding"] is None:
-        require(content is None and salt is None, "content or salt: there without an encoding")
-    else:
-        body = str.encode(content) if event["encoding"] == "utf-8" else strict_base64(content)
-        committed = sha256(b"\2" + bytes.fromhex(salt or "") + body).hexdigest()
-        require(committed == event["content_commitment"], "content: edited, it is not what the envelope committed to")
-    event["payload"], event["leaf"] = parse_json(payload, "payload"), leaf_hash(event["envelope"].encode())
+    payload, encoding, salt = event["payload"], event["encoding"], event["salt"]
+    if sha256(payload.encode()).hexdigest() != event["payload_sha256"]:
+        raise Fault("payload: edited, its digest is not the envelope's")
+    if encoding is not None:
+        body = str.encode(content) if encoding == "utf-8" else strict_base64(content)
+        if sha256(b"\2" + bytes.fromhex(salt or "") + body).hexdigest() != event["content_commitment"]:
+            raise Fault("content: edited, it is not what the envelope committed to")
+    elif content is not None or salt is not None:
+        raise Fault("content or salt: there without an encoding")
+    event["payload"], event["leaf"] = parse_payload(event["type"], payload), leaf_hash(event["envelope"].encode())
     event["position"] = int(event["position"])
     return event
+
+
+# Payloads of a type differ in their values, seldom in their form. So the first one, found to be canonical, is made into
+# a pattern: its names and brackets, and where it has values, any that have one form alone. What fits is canonical too.
+_PLAIN = r'(?:"[ !#-\[\]-~]*+"|0|-?[1-9][0-9]{0,14}|null|true|false)'
+_replace = re.compile(r'("(?:[^"\\]|\\.)*+":|[][{},])|"(?:[^"\\]|\\.)*+"|[-0-9a-z]+').sub
+_fits: dict[str, Any] = {}  # by type
+
+
+def parse_payload(kind: str, text: str) -> Any:
+    """The value of a payload, which is canonical JSON."""
+    if kind in _fits and _fits[kind](text):
+        return _decode(text)[0]
+    value = parse_json(text.encode(), "payload")
+    if kind not in _fits and len(text) < 1000:
+        _fits[kind] = re.compile(_replace(lambda part: re.escape(part[1]) if part[1] else _PLAIN, text)).fullmatch
+    return value
 
 
 def check_events(bundle: Bundle, checkpoint: Checkpoint, record: Record) -> None:
@@ -483,7 +481,6 @@ def check_events(bundle: Bundle, checkpoint: Checkpoint, record: Record) -> None
 
 
 # --- Checks 6 and 7: order, and what was erased (section 1, "Envelope"; section 7) -----------------
-
 ABSENT, PRESENT, MISSING, ERASED = range(4)
 
 
@@ -536,18 +533,16 @@ class Record:
         """Check 7 of an event that orders them; what is missing without one is found in the end."""
         for erased in positions:
             require(1 <= erased < position, f"redacts position {erased}, which did not stand before it")
-            present = self.contents[erased] == PRESENT
-            require(not present, f"content of position {erased}: present, although it was redacted here")
-            if self.contents[erased] == MISSING:
+            state = self.contents[erased]
+            require(state != PRESENT, f"content of position {erased}: present, although it was redacted here")
+            if state == MISSING:
                 self.contents[erased] = ERASED
 
 
 # --- Checks 8 to 10: the reports (section 1, "Counts"; section 6, "What the report must say") ------
-
 TERMINAL = {"RunCompleted": None, "RunBlocked": "blocked", "RunAbandoned": "abandoned"}  # and their outcomes
 CALLS = {"started": "ModelCallStarted", "answered": "ModelCalled", "failed": "ModelCallFailed"}
-FLAGS = ("blocked_by_policy", "requires_human_approval")
-OPEN = ("not_started", "incomplete")
+FLAGS, OPEN = ("blocked_by_policy", "requires_human_approval"), ("not_started", "incomplete")
 SEVEN = ("accepted_first", "accepted_after_retry", "fallback_records", "leak_rejected", "rejected", *OPEN)
 
 
@@ -561,9 +556,7 @@ class Counts:
         self.newer = False  # a payload is of a later schema than this program knows: nothing can be counted
         self.requests: dict[str, str] = {}  # of each that was accepted, which of the SEVEN it is
         self.retried: set[str] = set()
-        self.number: Counter[str] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.number, self.errors, self.decisions = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
 
     def take(self, event: Event) -> None:
         """The next event of the run."""
@@ -607,8 +600,7 @@ class Counts:
         number, seven = self.number, Counter(self.requests.values())
         seven.update(leak_rejected=number["LeakRejected"], rejected=number["RequestRejected"])
         requests, accepted = seven.total(), seven["accepted_first"] + seven["accepted_after_retry"]
-        columns = ("total", *FLAGS, "neither")
-        levels = ("low", "medium", "high", "critical")
+        columns, levels = ("total", *FLAGS, "neither"), ("low", "medium", "high", "critical")
         facts = ("candidate_id", "candidate_variant_id", "prompt_profile", "model", "endpoint")
         return {
             "requests": requests,
@@ -656,8 +648,6 @@ def check_as_of(bundle: Bundle, checkpoint: Checkpoint, report: dict[str, Any], 
 
 
 # --- All checks, and the verdict (section 6, "What a verifier checks") -----------------------------
-
-
 class Verdict:
     """What was found to hold, what is open, what can never be proven; and in one line what it is about."""
 
@@ -710,9 +700,7 @@ def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None,
     return verdict
 
 
-def check_pinned(
-    verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | None, root: bytes, args: argparse.Namespace
-) -> None:
+def check_pinned(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | None, root: bytes, args: Any) -> None:
     """Hold the signed tree against the checkpoint that the caller kept; ``root`` is that at its size, if smaller."""
     if pinned is None:
         verdict.unproven.append(
@@ -730,9 +718,9 @@ def check_pinned(
         )
         return
     else:
-        lines = read_small(args.consistency).decode("ascii", "replace").splitlines()
         try:
-            proof = [strict_base64(line) for line in lines]
+            text = read_small(args.consistency).decode("ascii", "replace")
+            proof = [strict_base64(line) for line in text.splitlines()]
             verify_consistency(checkpoint.size, pinned.size, proof, checkpoint.root, pinned.root)
         except Fault as fault:
             raise Fault(f"--consistency: {fault}") from None
@@ -746,7 +734,6 @@ def check_pinned(
 
 
 # --- A proof for one event (section 5, "Proofs") ---------------------------------------------------
-
 PROOF_BEGINS = b"c2sp.org/tlog-proof@v1\n"
 
 
@@ -771,8 +758,6 @@ def check_proof(data: bytes, keys: Sequence[Key], pinned: Checkpoint | None, arg
 
 
 # --- The program -----------------------------------------------------------------------------------
-
-
 def read_small(path: str) -> bytes:
     """A small file that the caller brings."""
     with open(path, "rb") as file:  # noqa: PTH123 - nothing is imported that is not needed
@@ -783,25 +768,39 @@ def read_small(path: str) -> bytes:
 
 def examine(args: argparse.Namespace) -> Verdict:
     """Check what the command line names."""
+    if args.max_window < 0:
+        raise WrongUse("--max-window: a number of events, from 0 on")
     try:
         keys = [parse_vkey(text) for text in args.key]
     except (Fault, UnicodeError) as error:
-        raise WrongUse(f"--key: {error}") from None
+        raise WrongUse(f'--key: {error}; where a file holds it: --key "$(cat FILE)"') from None
     pinned = None
     if args.checkpoint is not None:
         try:
             pinned = open_checkpoint(read_small(args.checkpoint), keys)
         except Fault as fault:
             raise Fault(f"the checkpoint that you kept: {fault}") from None
+    if Path(args.file).exists() and not Path(args.file).is_file():
+        raise WrongUse(f"no regular file: {args.file}")  # of which reading might never end
     with open(args.file, "rb", buffering=CHUNK) as file:  # noqa: PTH123
-        if file.read(len(PROOF_BEGINS)) == PROOF_BEGINS:
+        begins, _ = file.read(len(PROOF_BEGINS)), file.seek(max(0, file.seek(0, 2) - 22))
+        if begins == PROOF_BEGINS:
             return check_proof(read_small(args.file), keys, pinned, args)
+        if begins[:4] != b"PK\3\4" and file.read(4) != b"PK\5\6":  # a damaged bundle still has one of them
+            raise WrongUse(f"neither a bundle nor a proof: {args.file}")
         return check_bundle(file, keys, pinned, args)
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses without printing what was typed as it is."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongUse(message)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check, print the verdict, and give the exit code."""
-    parser = argparse.ArgumentParser(description="Checks an audit bundle, or a proof for one event, of replay-ledger.")
+    parser = Parser(description="Checks an audit bundle, or a proof for one event, of replay-ledger.")
     parser.add_argument("file", help="audit-X.zip, or a .tlog-proof")
     parser.add_argument("--key", action="append", required=True, metavar="VKEY", help="the ledger's public key")
     parser.add_argument("--checkpoint", metavar="PINNED", help="a signed checkpoint that you kept")
@@ -809,19 +808,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-window", type=int, default=0, metavar="N", help="events not covered, at most [0]")
     try:
         verdict = examine(parser.parse_args(arguments))
-    except Fault as fault:
-        print(f"FAIL\n\nDoes not match:\n  - {fault}")
-        return 1
+        text, code = "\n".join(verdict.lines()), 3 if verdict.unproven else 0
     except (WrongUse, OSError) as error:
         print(f"verify.py: {shown(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - whatever the bundle brought about, it is no PASS
-        print(f"FAIL\n\nDoes not match:\n  - it could not be understood ({type(error).__name__})")
-        return 1
-    print("\n".join(verdict.lines()))
-    return 3 if verdict.unproven else 0
+        fault = error if isinstance(error, Fault) else f"it could not be understood ({type(error).__name__})"
+        text, code = f"FAIL\n\nDoes not match:\n  - {fault}", 1
+    try:
+        print(text, flush=True)
+    except OSError:
+        with suppress(OSError):
+            sys.stdout.close()  # or Python would try again when it ends
+        return 2
+    return 2 if sys.stdout is None else code
 
 
 if __name__ == "__main__":

@@ -262,6 +262,21 @@ def test_bundle_check_says_what_the_verifier_says_with_the_same_exit_codes(recor
         assert recorded("bundle-check", *words).code == 2
 
 
+def test_bundle_check_took_a_key_only_as_text_and_not_from_a_file(recorded: Program) -> None:
+    _bundle(recorded, "audit-r1.zip")
+    kept = keep_checkpoint(recorded)
+    words = ("bundle-check", "audit-r1.zip", "--checkpoint", kept, "--key")
+    assert recorded(*words, "ledger.vkey").out == recorded(*words, key_of(recorded)).out
+    assert recorded(*words, "ledger.vkey").code == 0
+    ended = recorded(*words, "none.vkey")
+    assert (ended.code, ended.out) == (2, b"")
+    assert "neither a key" in ended.err
+    assert recorded("report", "r1", "--out", "report.html").code == 0
+    ended = recorded("bundle-check", "report.html", "--key", "ledger.vkey")
+    assert (ended.code, ended.out) == (2, b"")
+    assert "neither a bundle nor a proof" in ended.err
+
+
 def test_a_checkpoint_larger_than_the_bundles_is_reached_by_a_proof(recorded: Program, three: Path) -> None:
     _bundle(recorded, "audit-r1.zip")
     covered = size(recorded)

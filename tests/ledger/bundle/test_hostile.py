@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import json
+import os
 import re
 import resource
+import shlex
 import struct
 import subprocess
 import sys
@@ -150,6 +153,18 @@ def test_large_entries_that_are_read_whole_have_a_limit(monkeypatch: pytest.Monk
     monkeypatch.setattr(v, "MAX_LINE", 100)
     monkeypatch.setattr(v, "CHUNK", 64)
     assert judge_example(example_zip())[0] == 1
+
+
+@pytest.mark.parametrize("size", [7, 64, 1000, 5000])
+def test_lines_that_are_read_in_pieces_are_the_same_lines(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    v = load_verifier()
+    bundle = v.Bundle(io.BytesIO(example_zip()))
+    whole = {name: list(bundle.lines(name)) for name in ("leaves.txt", "events.jsonl", "results.jsonl")}
+    pieces = bundle.chunks
+    monkeypatch.setattr(bundle, "chunks", lambda name, most: pieces(name, size))
+    for name, lines in whole.items():
+        assert lines == PARTS[name].splitlines()
+        assert list(bundle.lines(name)) == lines
 
 
 # --- signed nonsense: the holder of the key is hostile -------------------------------------
@@ -384,6 +399,63 @@ def test_a_pipe_is_no_bundle() -> None:
     assert b"Traceback" not in done.stderr
 
 
+WORDS = (EXAMPLE / "audit-example-run.zip", "--key", vkey(), "--checkpoint", EXAMPLE / "pinned-checkpoint-all.txt")
+
+
+@pytest.mark.parametrize("redirected", [">/dev/full", ">&-", "| true"])
+@pytest.mark.parametrize("words", [WORDS, WORDS[:3]], ids=["PASS", "INCOMPLETE"])
+def test_a_verdict_that_nobody_can_read_ended_with_120_and_a_complaint_of_python_itself(
+    words: tuple[object, ...], redirected: str
+) -> None:
+    program = shlex.join([sys.executable, "-I", "-S", str(PROGRAM), *map(str, words)])
+    script = f"set -o pipefail; (sleep 0.5; {program}) {redirected}"  # by then, ``true`` has ended
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+def test_a_wrong_option_was_echoed_raw(tmp_path: Path) -> None:
+    for words in (("--bad\x1b[31m",), ("--max-window", "\x1b[31m"), ("\x1b[31m", "\x1b[32m")):
+        done = standalone(*WORDS, *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "\\x1b[3" in done.stderr
+        assert re.fullmatch("[ -~\n]+", done.stderr)
+
+
+def test_a_window_smaller_than_none_was_taken() -> None:
+    done = standalone(*WORDS, "--max-window", "-1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--max-window" in done.stderr
+
+
+def test_a_named_pipe_as_the_bundle_was_waited_for_without_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = standalone(tmp_path / "pipe", "--key", vkey())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no regular file" in done.stderr
+
+
+def test_a_file_of_another_kind_was_called_a_bundle_that_does_not_match(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    for data in (PARTS["report.html"], b"", b"x", PARTS["checkpoint.txt"]):
+        path.write_bytes(data)
+        code, said = run_main(path, *WORDS[1:])
+        assert code == 2
+        assert "neither a bundle nor a proof" in said
+    whole = example_zip()
+    for damaged in (b"\0" + whole[1:], whole[:-22] + b"\0" + whole[-21:], whole[:30], whole[1:], whole + b"\n"):
+        path.write_bytes(damaged)
+        code, said = run_main(path, *WORDS[1:])
+        assert code == 1, said
+        assert "zip: " in said
+
+
+def test_the_name_of_a_file_with_the_key_was_called_a_bad_key_without_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "ledger.vkey").write_text(vkey() + "\n")
+    code, said = run_main(WORDS[0], "--key", tmp_path / "ledger.vkey")
+    assert code == 2
+    assert '--key "$(cat FILE)"' in said
+
+
 def test_it_imports_the_standard_library_alone_and_nothing_imports_it() -> None:
     tree = ast.parse(PROGRAM.read_text())
     imported = {
@@ -412,8 +484,6 @@ def test_payloads_of_a_later_version_leave_the_counts_unproven() -> None:
     for line in lines:
         record.take(v.parse_event(encode(line)))
     unproven: list[str] = []
-    import io
-
     v.check_report(v.Bundle(io.BytesIO(example_zip())), record, {}, unproven)
     assert "newer verify.py" in unproven[0]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ledger.integrity import merkle
 from ledger.integrity.canonical import encode
-from tests.ledger.bundle.bundles import load_verifier
+from tests.ledger.bundle.bundles import EXAMPLE, event_line, load_verifier
 from tests.ledger.integrity import vectors
 
 v = load_verifier()
@@ -125,6 +125,62 @@ def test_its_canonical_form_is_ours(value: Any) -> None:
     text = encode(value).decode()
     assert v.canonical(value) == text
     assert v.parse_json(text.encode(), "it") == value
+
+
+FLAT = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=5)
+OBJECTS = st.dictionaries(st.text(max_size=3), FLAT | st.lists(FLAT, max_size=2), min_size=1, max_size=4)
+
+
+@settings(max_examples=500)
+@given(OBJECTS, OBJECTS, st.data())
+def test_the_quick_look_at_a_payload_takes_what_the_thorough_one_takes_and_nothing_else(
+    first: dict[str, Any], other: dict[str, Any], data: st.DataObject
+) -> None:
+    """Held to the form of another payload, also where values are exchanged, and where any character is."""
+    v._fits.clear()
+    assert v.parse_payload("Told", encode(first).decode()) == first
+    values = st.sampled_from([*first.values(), *other.values()])
+    text = encode({name: data.draw(values) for name in first}).decode()
+    at = data.draw(st.integers(0, len(text) - 1))
+    bent = (
+        text[:at]
+        + data.draw(st.sampled_from(['"', "\\", "0", "-", " ", ",", ":", "{", "}", "a", "\x00", "é"]))
+        + text[at:]
+    )
+    for tried in (text, bent, text[:at] + text[at + 1 :], encode(other).decode()):
+        try:
+            expected = v.parse_json(tried.encode(), "payload")
+        except v.Fault:
+            with pytest.raises(v.Fault):
+                v.parse_payload("Told", tried)
+        else:
+            assert v.parse_payload("Told", tried) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "canonical"),
+    [
+        *(
+            (f'"{text}"', True)
+            for text in ("\\n", "\\\\u0041", "\\u0001", "\\u001f", "\x7f", "\u2028", "/", "\\\\/", "€")
+        ),
+        *(
+            (f'"{text}"', False)
+            for text in ("\\/", "\\u0041", "\\u001F", "\\u000a", "\\u20ac", "\\ud800", "\\x", "\n", "\t")
+        ),
+        *((text, False) for text in ("0", "true", "[]", "{}", ' ""', '"" ')),
+    ],
+)
+def test_a_content_has_one_form(value: str, canonical: bool) -> None:
+    envelope = json.loads((EXAMPLE / "events.jsonl").read_text().splitlines()[1])["envelope"]
+    body = json.loads(value) if canonical else "x"
+    line = event_line(envelope, b'{"a":1}', body).decode()
+    made = line.replace('{"content":' + encode(body).decode(), '{"content":' + value, 1)
+    if canonical:
+        assert v.parse_event(made.encode())["payload"] == {"a": 1}
+    else:
+        with pytest.raises((v.Fault, TypeError, ValueError)):
+            v.parse_event(made.encode())
 
 
 def test_other_peoples_canonical_forms_come_out_and_what_the_format_has_not_is_refused() -> None:

@@ -87,6 +87,24 @@ def test_both_fail_lines_that_are_dropped_doubled_or_swapped_in_a_bundle_signed_
     assert agreed(tmp_path, forge([*lines[:5], lines[6], lines[5], *lines[7:]]), key, None) == 1
 
 
+def test_options_and_files_that_it_cannot_use_were_called_a_fail(tmp_path: Path) -> None:
+    assert NODE is not None
+    bundle = tmp_path / "bundle.zip"
+    bundle.write_bytes(EXAMPLE)
+    for words in (
+        (bundle, vkey(), "--max-window", "3"),
+        (bundle, "--key", vkey()),
+        (bundle, vkey(), "--checkpoint"),
+        (bundle,),
+        (bundle, "nonsense"),
+        (bundle, vkey(), tmp_path / "none.txt"),
+        (tmp_path / "none.zip", vkey()),
+    ):
+        done = subprocess.run([NODE, PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert "usage: " in done.stderr
+
+
 def test_both_fail_under_another_key_and_a_checkpoint_of_another_history(tmp_path: Path) -> None:
     assert agreed(tmp_path, EXAMPLE, str(KEY.verifier_key), pinned("all")) == 1
     with story_ledger(tmp_path, told(3, run_id="mine", lines=3)) as store:

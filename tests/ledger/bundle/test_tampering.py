@@ -295,6 +295,12 @@ def test_with_another_key_on_the_command_line_it_fails() -> None:
     assert judge(EXAMPLE, [str(OTHER_KEY.verifier_key), vkey()], pinned("all"))[0] == 0
 
 
+def test_an_old_bundle_under_the_new_key_alone_was_said_to_need_the_new_one() -> None:
+    code, said = judge(EXAMPLE, str(OTHER_KEY.verifier_key))
+    assert code == 1
+    assert "no signature by the key named; name the one in force when it was made (an earlier or a later one)" in said
+
+
 def example_lines() -> list[dict[str, Any]]:
     return [json.loads(line) for line in PARTS["events.jsonl"].splitlines()]
 
