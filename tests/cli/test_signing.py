@@ -196,11 +196,15 @@ def test_after_key_and_store_are_lost_each_dead_end_names_the_way_out_and_what_i
 
 def test_what_sets_a_safeguard_aside_is_taken_from_the_command_line_alone(on_file: Program) -> None:
     (on_file.folder / "kept.txt").write_bytes(on_file("checkpoint").out)
-    for command in _commands(cli):
+    for command in _commands(cli()):
         for parameter in command.params:
             if parameter.name in {"yes", "key_lost", "accept_clock", "adopt", "force"}:
                 assert isinstance(parameter, TypedOption), f"{command.name} {parameter.name}"
     (signer_folder(on_file) / KEY).unlink()
+    (on_file.folder / "options.toml").write_text("[keys.rotate]\nkey-lost = true\n")
+    in_file = on_file("keys", "rotate", "--config", "options.toml")
+    assert in_file.code == 2
+    assert "nothing can be set by 'keys.rotate.key-lost'" in in_file.err
     refused = on_file("keys", "rotate", env={"REPLAY_LEDGER_KEY_LOST": "1"})
     assert refused.code == 2
     assert "with --key-lost where it is gone" in refused.err
