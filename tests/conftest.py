@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ if not os.environ.get("CI"):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "postgresql: uses a Postgres server; `-m 'not postgresql'` leaves it out")
+    # What is started in the background by a shell has Ctrl-C ignored, and so has all that it starts; the programs
+    # under test respect that. A handler of our own is not inherited: they begin as from a terminal.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:
