@@ -85,6 +85,17 @@ class TerminalLine:
         """How many events (or whatever it is) of how many have been dealt with."""
         self._draw(self._clock(), f"{done:,}/{total:,} {what}")
 
+    def counter(self, total: int) -> Callable[[int], None]:
+        """A function that is told how many more events have been dealt with, of ``total``."""
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            self.events(min(done, total), total)
+
+        return count
+
     def records(self, done: int) -> None:
         """How many records of a file have been read."""
         self._draw(self._clock(), f"reading: {done:,} records")

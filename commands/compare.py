@@ -63,14 +63,8 @@ def compare(
     """
     store = open_for(ctx, "read")
     run_ids, upto = [find_run(store, run) for run in (first, second)], check_as_of(store, as_of)
-    total, done = sum(store.version(run_id) for run_id in run_ids), 0
     with TerminalLine(sys.stderr) as line:
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            line.events(done, total)
-
+        count = line.counter(sum(map(store.version, run_ids)))
         one, other = (read_decisions(store, run_id, upto, count) for run_id in run_ids)
         comparison = Comparison(store, one, other)
         chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)

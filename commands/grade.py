@@ -13,6 +13,7 @@ import orjson
 
 from commands._click import Command
 from commands._failures import NO, OK, Refused
+from commands._issuing import issue_bytes, issue_option
 from commands._ledger import check_as_of, find_run, open_for
 from commands._options import STDIN, accept_clock_option, actor_option, as_of_option, option, out_option
 from commands._out_files import refuse_shared
@@ -23,7 +24,6 @@ from commands._who import who_runs
 from ledger.projections.grades import grades as make_grades
 from ledger.projections.grading import Grading, GradingRefused, Label, record_grades
 from ledger.render import grades_html, grades_text, report_json
-from ledger.render.issue import issue, rendering
 from ledger.store import Store
 
 _RENDER: Final[dict[str, Callable[[Mapping[str, Any]], bytes]]] = {
@@ -71,12 +71,7 @@ _NAMED: Final = 20
 )
 @as_of_option
 @out_option
-@option(
-    "--issue",
-    "to_issue",
-    is_flag=True,
-    help="Record in the ledger that these bytes were given out, so that `report-check` knows them. Once is enough.",
-)
+@issue_option
 @actor_option
 @accept_clock_option
 @click.pass_context
@@ -138,11 +133,12 @@ class _Work:
         form = _format(self._given)
         data = _RENDER[form](made)
         if self._given["to_issue"]:  # before it is given out: no report is out there that the ledger does not know
-            self._issue(made, form, data)
+            issue_bytes(self._store, self._run_id, "grades", form, made, data, self._actor)
         return made, data, graded
 
     def _record(self, labels: list[Label], file_sha256: str) -> Grading:
-        with _counting(self._store, self._run_id) as progress:
+        with TerminalLine(sys.stderr) as line:
+            progress = line.counter(self._store.version(self._run_id))
             try:
                 graded = record_grades(
                     self._store,
@@ -157,12 +153,6 @@ class _Work:
                 raise Refused(f"{place}{error.message}") from None
         _tell(graded)
         return graded
-
-    def _issue(self, made: dict[str, Any], form: str, data: bytes) -> None:
-        digest, position = sha256(data).hexdigest(), made["as_of"]["position"]
-        of = rendering("grades", form)
-        found = issue(self._store, self._run_id, of, as_of_position=position, sha256=digest, actor=self._actor)
-        say(f"{'Issued' if found.new else 'Was issued before,'} at position {found.position}: SHA-256 {digest}")
 
 
 def _tell(graded: Grading) -> None:
@@ -189,19 +179,6 @@ def _format(given: Mapping[str, Any]) -> str:
 def _refuse_for_reading(given: Mapping[str, Any]) -> None:
     if given["mapping"]:
         raise Refused("--map is for labels, and none are given")
-
-
-@contextmanager
-def _counting(store: Store, run_id: str) -> Iterator[Any]:
-    total, done = store.version(run_id), 0
-    with TerminalLine(sys.stderr) as line:
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            line.events(min(done, total), total)
-
-        yield count
 
 
 # --- the labels' file -----------------------------------------------------------------------

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from hashlib import sha256
 from typing import Any, Final
 
 import click
 
 from commands._click import Command
 from commands._failures import OK
+from commands._issuing import issue_bytes, issue_option
 from commands._ledger import check_as_of, find_run, open_for, tell_unreadable
 from commands._options import accept_clock_option, actor_option, as_of_option, option, out_option, run_argument
-from commands._output import format_for, say, write_data
+from commands._output import format_for, write_data
 from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
 from ledger.projections.report import report as make_report
 from ledger.render import report_html, report_json, report_text
-from ledger.render.issue import issue, rendering
-from ledger.store import Store
 
 _RENDER: Final = {"json": report_json.render, "html": report_html.render, "text": report_text.render}
 _EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": "text"}
@@ -42,12 +40,7 @@ _EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": 
 )
 @as_of_option
 @out_option
-@option(
-    "--issue",
-    "to_issue",
-    is_flag=True,
-    help="Record in the ledger that these bytes were given out, so that `report-check` knows them. Once is enough.",
-)
+@issue_option
 @actor_option
 @accept_clock_option
 @click.pass_context
@@ -77,13 +70,7 @@ def report(
     data = _RENDER[chosen](made)
     unsigned = None
     if to_issue:  # before it is given out: no report is out there that the ledger does not know
-        _, unsigned = signed(ctx, store, lambda: _issue(store, made, chosen, data, who_runs(actor).actor))
+        who = who_runs(actor).actor
+        _, unsigned = signed(ctx, store, lambda: issue_bytes(store, run_id, "report", chosen, made, data, who))
     write_data([data], out)
     return code_after(tell_unreadable(store, run_id, upto) if made["unreadable"] else OK, unsigned)
-
-
-def _issue(store: Store, made: dict[str, Any], form: str, data: bytes, actor: str) -> None:
-    digest, position = sha256(data).hexdigest(), made["as_of"]["position"]
-    of = rendering("report", form)
-    found = issue(store, made["run_id"], of, as_of_position=position, sha256=digest, actor=actor)
-    say(f"{'Issued' if found.new else 'Was issued before,'} at position {found.position}: SHA-256 {digest}")

@@ -97,7 +97,7 @@ def reproduce(
     ended = _Ended()
     in_the_way = chosen != "text" and out in (None, STDOUT) and is_terminal(sys.stdout)
     with TerminalLine(None if in_the_way else sys.stderr) as line:
-        told = _told(store, run_ids, contract, guard, ended, _counting(line, store, run_ids))
+        told = _told(store, run_ids, contract, guard, ended, line.counter(sum(map(store.version, run_ids))))
         chunks = _WRITE[chosen](told, ended)
         if chosen == "text":  # a bounded number of lines a run, shown once the line of progress is gone
             chunks = iter(list(chunks))
@@ -118,19 +118,6 @@ def _write(chunks: Iterator[bytes], out: str | None) -> None:
 
 def _all_runs(store: Store) -> list[str]:
     return [run_id for (run_id,) in store.rows("SELECT run_id FROM runs ORDER BY started_position")]
-
-
-def _counting(line: TerminalLine, store: Store, run_ids: list[str]) -> Callable[[int], None]:
-    """Progress over all runs together, in events."""
-    total = sum(store.version(run_id) for run_id in run_ids)
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        line.events(done, total)
-
-    return count
 
 
 def _contract(name: str) -> Contract:
