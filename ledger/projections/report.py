@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 from ledger.events import AFTER_TERMINAL_TYPES, TERMINAL_TYPES, Event
 from ledger.projections.calls import CallTotals
+from ledger.projections.cost import CostTotals, Prices
 from ledger.projections.counts import Outcomes, Pending
 from ledger.projections.projection import find_pass, fold_all, pass_events, resolve_as_of
 from ledger.store import Store
@@ -35,6 +36,7 @@ class _Totals:
         self.ended = False
         self.outcomes = Outcomes()
         self.calls = CallTotals()
+        self.cost = CostTotals()
         self.policy_ids: set[str] = set()
         self.retry_used_records = 0
         self.refusals = 0
@@ -112,7 +114,7 @@ class ReportFold:
             "model_mismatch": t.calls.model_mismatch,
             "suspected_prompt_truncation": t.calls.suspected_prompt_truncation,
             "tokens": t.calls.tokens(),
-            "cost": None,
+            "cost": t.cost.member(unreadable=bool(t.unreadable)),
             "calls": t.calls.calls(),
             "latency_us": t.calls.latency_us(),
             "facets": t.facets,
@@ -148,6 +150,7 @@ def _failures(t: _Totals) -> list[str]:
 
 def _run_started(t: _Totals, event: Event) -> None:
     t.run = {fact: event.payload[fact] for fact in _RUN_FACTS}
+    t.cost = CostTotals(Prices.from_settings(event.payload["settings"]))
 
 
 def _request_accepted(t: _Totals, event: Event) -> None:
@@ -191,6 +194,7 @@ def _run_abandoned(t: _Totals, event: Event) -> None:
 
 def _call_started(t: _Totals, event: Event) -> None:
     t.calls.started += 1
+    t.cost.add_start()
     pending = t.outcomes.begin(event.request_id or "")
     if pending is not None:
         pending.sent = (event.payload["attempt"], event.payload["body_bytes"])
@@ -203,10 +207,12 @@ def _called(t: _Totals, event: Event) -> None:
     if pending is not None and pending.sent is not None and pending.sent[0] == event.payload["attempt"]:
         sent_bytes = pending.sent[1]
     t.calls.add_reply(event.payload, asked_model=t.run["model"], sent_bytes=sent_bytes)
+    t.cost.add_reply(event.payload)
 
 
 def _call_failed(t: _Totals, event: Event) -> None:
     t.calls.add_failure(event.payload)
+    t.cost.add_failure(event.payload)
     _note_error(t, event)
 
 
