@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from commands._failures import NO, OK, STOPPED, UNAVAILABLE, WRONG_USE
-from ledger.render.report_text import why_not_usable
+from ledger.render.report_words import why_not_usable
 from runner.codes import lookup
 from runner.plan import RunOutcome
 

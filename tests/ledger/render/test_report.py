@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import given
 from ledger.events import NewEvent
 from ledger.integrity.canonical import CanonicalError
 from ledger.projections.report import ReportFold
-from ledger.render import report_json, report_text
+from ledger.render import report_json, report_text, report_words
 from tests.stories import as_events, stories, story
 
+DATA = Path(__file__).parents[2] / "data"
 ROOT = bytes(range(32))
 
 
@@ -86,13 +88,13 @@ def test_every_reason_against_a_run_is_named(report: dict[str, Any]) -> None:
         "incomplete": 5,
         "unreadable": 6,
     }
-    reasons = report_text.why_not_usable({**report, **changes})
+    reasons = report_words.why_not_usable({**report, **changes})
     assert len(reasons) == 7
     assert "1 request without an answer that could be accepted" in reasons
     assert "6 events that cannot be read" in reasons
     text = words(report, **changes)
     assert all(f"  - {reason}\n" in text for reason in reasons)
-    assert report_text.why_not_usable(report) == []
+    assert report_words.why_not_usable(report) == []
 
 
 def test_the_outcomes_in_print_add_up_to_the_requests(report: dict[str, Any]) -> None:
@@ -129,3 +131,9 @@ def test_text_in_a_report_file_that_someone_else_made_is_not_printed_raw(report:
     text = words(report, model="\x1b[31mred", failures=["unreadable:\u202e7"])
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("name", ["completed", "blocked", "everything"])
+def test_version_1_of_the_words_gives_the_bytes_that_it_always_gave(name: str) -> None:
+    made = json.loads((DATA / "report_html" / f"{name}.json").read_bytes())
+    assert report_text.render(made) == (DATA / "report_words" / f"{name}.1.txt").read_bytes()
