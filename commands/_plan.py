@@ -88,7 +88,7 @@ def tags_from(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 def _refuse_secrets(given: Mapping[str, Any], secrets: Iterable[str | None]) -> None:
     """Raise ``Refused`` where a text that would be recorded holds a secret of this invocation, or one by its look."""
     sought = [secret for secret in secrets if secret and len(secret) >= MIN_SECRET_CHARS]
-    for name in ("description", "extra_body", "stop", "tags", "model"):
+    for name in ("description", "extra_body", "stop", "tags", "model", "prices"):
         text = json.dumps(given[name], ensure_ascii=False)
         if looks_like_key(text) or any(secret in text for secret in sought):
             raise Refused(f"--{name.replace('_', '-')} holds a key, and would be recorded with the run")

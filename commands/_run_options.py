@@ -12,8 +12,11 @@ import click
 from pydantic import ValidationError
 
 from commands._failures import Refused
+from commands._in_files import read_in
 from commands._options import F, option
 from commands._types import DecimalNumber, Identifier, IdPair, LineRange, ModelName, PlainText, is_utf8
+from ledger.projections.cost import Prices
+from runner.prices import MAX_BYTES, PricesError, parse_prices
 from runner.settings import RunSettings
 from runner.strict_json import StrictJsonError, loads
 from runner.variants import UnknownVariant, variant_named
@@ -73,6 +76,24 @@ class VariantName(click.ParamType[str]):
             return variant_named(str(value)).override
         except UnknownVariant as error:
             self.fail(str(error), param, ctx)
+
+
+class PricesFile(click.ParamType[Prices]):
+    """A file of prices, read and parsed."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Prices:
+        if isinstance(value, Prices):
+            return value
+        try:
+            return parse_prices(read_in(str(value), MAX_BYTES + 1))
+        except OSError as error:
+            self.fail(f"{value}: {error.strerror}", param, ctx)
+        except PricesError as error:
+            self.fail(f"{value}: {error}", param, ctx)
+        except ValueError:  # a name with U+0000 in it
+            self.fail("no file can have this name", param, ctx)
 
 
 class JsonObject(click.ParamType[dict[str, Any]]):
@@ -163,6 +184,12 @@ POLICY_OPTIONS: Final = (
         help="Exit 1 where fallbacks by a transport code / requests is above (0 to 1).",
     ),
 )
+PRICES_OPTION: Final = option(
+    "--prices",
+    type=PricesFile(),
+    metavar="FILE",
+    help="What a million tokens of each model cost, in TOML (docs/prices.md): recorded, and the report tells the cost.",
+)
 NAMING_OPTIONS: Final = (
     option(
         "--variant",
@@ -180,7 +207,8 @@ SETTING_NAMES: Final = frozenset(RunSettings.model_fields) - {"headers", "no_api
 def run_options(command: F) -> F:
     """Every option of a run but its key, in the order of the help."""
     groups = (MODEL_OPTIONS, NAMING_OPTIONS, PACE_OPTIONS, SAMPLING_OPTIONS, CONNECTION_OPTIONS)
-    for decorate in reversed([one for group in (*groups, SELECTION_OPTIONS, POLICY_OPTIONS) for one in group]):
+    options = [one for group in (*groups, SELECTION_OPTIONS, POLICY_OPTIONS) for one in group]
+    for decorate in reversed([*options, PRICES_OPTION]):
         command = decorate(command)
     return command
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from commands._failures import NO, OK, STOPPED, UNAVAILABLE, WRONG_USE
+from ledger.projections.cost import Prices
 from ledger.render.report_words import why_not_usable
 from runner.codes import lookup
 from runner.plan import RunOutcome
@@ -72,6 +73,29 @@ def gate_lines(report: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterat
     for name, rate in gates_given(settings).items():
         verdict = "past" if past(name, report, rate) else "within"
         yield f"{verdict} --{name.replace('_', '-')} {rate}: {gated(name, report):,} of {report['requests']:,} requests"
+
+
+def prices_lines(prices: Prices | None, model: str) -> Iterator[str]:
+    """What the calls will be priced by, and whether the model that is asked for is among it."""
+    if prices is None:
+        return
+    yield f"Prices in {prices.currency} of {len(prices.models):,} models; SHA-256 of the file {prices.sha256}"
+    if model not in prices.models:
+        yield f"Warning: there is no price of {model}: what it answers under that name has an unknown cost."
+
+
+def cost_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """What the calls cost, where prices were given; what is unknown is never passed over."""
+    cost = report["cost"]
+    if cost is None:
+        return
+    known = f"{cost['known']} {cost['currency']}"
+    if cost["total"] is not None:
+        yield f"cost: {known}"
+    elif cost["calls_without_cost"]:
+        yield f"cost: unknown for {cost['calls_without_cost']:,} of {report['calls']['started']:,} calls; {known} else"
+    else:
+        yield f"cost: unknown, as there are events that cannot be read; {known} by those that can"
 
 
 def usable_line(report: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from commands._run_options import run_options
 from commands._run_outputs import check_out_files
 from commands._session import session
 from commands._signing import code_after, open_to_append, signed
+from commands._summary import prices_lines
 from runner.plan import DryRun, RunPlan
 from runner.replay import dry_run as try_dry
 from runner.replay import start_run
@@ -29,6 +30,7 @@ from runner.replay import start_run
         "replay-ledger run incidents.jsonl --variant nemo_nemotron_fabric__contract_tuned_v1 --max-fallback-rate 0.02",
         "replay-ledger run incidents.jsonl --base-url http://localhost:8000/v1 --model my-model --no-api-key",
         "replay-ledger run incidents.jsonl --config nightly.toml --out report.html --out results.csv",
+        "replay-ledger run incidents.jsonl --prices prices.toml --json",
         "replay-ledger run incidents.jsonl --dry-run",
         "replay-ledger run - --json < incidents.jsonl > report.json",
     ],
@@ -78,6 +80,8 @@ def run(
             ctx, "create", before_making=lambda: check_ahead(lines, plan), no_key=no_key, accept_clock=accept_clock
         )
         say(f"Replaying {shown_name(file)} through {plan.model} at {plan.base_url}")
+        for line in prices_lines(plan.settings.prices, plan.model):
+            say(line)
         outcome, unsigned = signed(
             ctx,
             store,
@@ -93,11 +97,13 @@ def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int
     tell_faults(tried.faults, file)
     say(f"Run {tried.run_id} would read {tried.lines:,} lines: {_dry_counts(tried)}.")
     say(f"It would make {tried.max_calls:,} calls at most to {plan.base_url}.")
+    for line in prices_lines(plan.settings.prices, plan.model):
+        say(line)
     say("Nothing was called and nothing recorded.")
     for one in tried.unmatched:
         say(f"--request-id: no line has the id {one}")
     if as_json:
-        write_data([json_line(_dry_facts(tried))])
+        write_data([json_line(_dry_facts(tried, plan))])
     elif tried.first_body is not None:
         say("The first body as it would be sent:")
         write_data([tried.first_body, *([b"\n"] if is_terminal(sys.stdout) else [])])
@@ -115,7 +121,8 @@ def _dry_counts(tried: DryRun) -> str:
     return ", ".join(told)
 
 
-def _dry_facts(tried: DryRun) -> dict[str, Any]:
+def _dry_facts(tried: DryRun, plan: RunPlan) -> dict[str, Any]:
+    by = plan.settings.prices
     return {
         "run_id": tried.run_id,
         "lines": tried.lines,
@@ -125,6 +132,7 @@ def _dry_facts(tried: DryRun) -> dict[str, Any]:
         "left_out": tried.left_out,
         "unmatched": list(tried.unmatched),
         "max_calls": tried.max_calls,
+        "prices": None if by is None else {"currency": by.currency, "models": by.models, "prices_sha256": by.sha256},
         "first_body": None if tried.first_body is None else tried.first_body.decode("utf-8"),
         "faults": [
             {"line": f.line, "request_id": f.request_id, "code": f.code, "field": f.field, "message": f.message}

@@ -12,7 +12,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
+
+from ledger.projections.cost import Prices, is_price_setting
+from runner.prices import check_prices
 
 TEXT_SETTINGS: Final = frozenset({"stop", "extra_body", "headers", "ca_file", "proxy", "request_ids"})
 RESUME_MAY_CHANGE: Final = frozenset({"concurrency", "rpm", "proxy"})
@@ -70,6 +73,8 @@ class RunSettings(BaseModel):
     request_ids: tuple[str, ...] | None = None
     sample: int | None = Field(default=None, ge=1)
     sample_seed: int | None = Field(default=None, ge=0, le=2**53 - 1)
+    prices: Annotated[InstanceOf[Prices], AfterValidator(check_prices)] | None = None
+    """From ``runner.prices.parse_prices``. Recorded price by price, so that a report needs no file."""
 
     @property
     def attempt_seconds(self) -> float:
@@ -87,7 +92,9 @@ class RunSettings(BaseModel):
             value = getattr(self, name)
             if value is None:
                 continue
-            if name in TEXT_SETTINGS:
+            if name == "prices":
+                facts |= value.settings()
+            elif name in TEXT_SETTINGS:
                 texts[name] = value
                 facts[name] = hashlib.sha256(_text_bytes(value)).hexdigest()
             else:
@@ -100,7 +107,10 @@ class RunSettings(BaseModel):
 
         Raises ``ValueError`` where a text setting is missing (redacted) or differs from its digest.
         """
-        values = dict(facts)
+        values = {name: value for name, value in facts.items() if not is_price_setting(name)}
+        prices = Prices.from_settings(facts)
+        if prices is not None:
+            values["prices"] = prices
         for name in TEXT_SETTINGS & facts.keys():
             if name not in texts:
                 raise ValueError(f"the text of setting {name} is no longer there")
