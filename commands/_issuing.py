@@ -24,5 +24,6 @@ def issue_bytes(
 ) -> None:
     """Issue ``data``, the rendering ``form`` of ``made``, a report or grades as ``kind`` says; tell where it stands."""
     digest, position = sha256(data).hexdigest(), made["as_of"]["position"]
-    found = issue(store, run_id, rendering(kind, form), as_of_position=position, sha256=digest, actor=actor)
+    of = rendering(kind, form, projection="{name}/{version}".format(**made["projection"]))
+    found = issue(store, run_id, of, as_of_position=position, sha256=digest, actor=actor)
     say(f"{'Issued' if found.new else 'Was issued before,'} at position {found.position}: SHA-256 {digest}")

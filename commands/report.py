@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import click
@@ -15,10 +16,16 @@ from commands._options import accept_clock_option, actor_option, as_of_option, o
 from commands._output import format_for, write_data
 from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
-from ledger.projections.report import report as make_report
 from ledger.render import report_html, report_json, report_text
+from ledger.render.issue import PROJECTIONS
+from ledger.store import Store
 
-_RENDER: Final = {"json": report_json.render, "html": report_html.render, "text": report_text.render}
+_RENDER: Final[dict[str, Callable[[Store, dict[str, Any]], Iterable[bytes]]]] = {
+    "json": lambda _store, made: [report_json.render(made)],
+    "html": report_html.render,
+    "text": lambda _store, made: [report_text.render(made)],
+}
+_NEWEST: Final = list(PROJECTIONS)[-1]
 _EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": "text"}
 
 
@@ -28,6 +35,7 @@ _EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": 
         "replay-ledger report latest",
         "replay-ledger report latest --format json | jq .failures",
         "replay-ledger report replay-20261130 --as-of 2026-11-30T20:42:00Z --out report.json",
+        "replay-ledger report latest --projection report/1 --format json",
         "replay-ledger report latest --issue --out report.html",
     ],
 )
@@ -39,6 +47,12 @@ _EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": 
     help="[default: by the extension of --out; else text on a terminal and json elsewhere]",
 )
 @as_of_option
+@option(
+    "--projection",
+    type=click.Choice(list(PROJECTIONS)),
+    help="The version of the report: what it counts, and how. An issued one comes out again in its own. "
+    "[default: the newest]",
+)
 @out_option
 @issue_option
 @actor_option
@@ -50,6 +64,7 @@ def report(
     run: str,
     form: str | None,
     as_of: int | str | None,
+    projection: str | None,
     out: str | None,
     to_issue: bool,
     actor: str | None,
@@ -65,9 +80,9 @@ def report(
     """
     store = open_to_append(ctx, "write", accept_clock=accept_clock) if to_issue else open_for(ctx, "read")
     run_id, upto = find_run(store, run), check_as_of(store, as_of)
-    made: dict[str, Any] = make_report(store, run_id, upto)
+    made = PROJECTIONS[projection or _NEWEST](store, run_id, upto)
     chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
-    data = _RENDER[chosen](made)
+    data = b"".join(_RENDER[chosen](store, made))
     unsigned = None
     if to_issue:  # before it is given out: no report is out there that the ledger does not know
         who = who_runs(actor).actor

@@ -21,6 +21,9 @@ from ledger.store import Store
 AsOf = int | str | None
 _REPORT: Final = f"{ReportFold.NAME}/{ReportFold.VERSION}"
 _GRADES: Final = f"{GradesFold.NAME}/{GradesFold.VERSION}"
+PROJECTIONS: Final = {_REPORT: report}
+"""Every version of the report that there ever was, by its name: what makes it."""
+
 _RESULTS: Final = f"{ResultFold.NAME}/{ResultFold.VERSION}"
 
 
@@ -67,7 +70,7 @@ def _grades_html(version: int) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
 
 
 def _html(version: int) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
-    return _of_report(lambda made: report_html.render(made, version))
+    return lambda store, run_id, as_of: report_html.render(store, report(store, run_id, as_of), version)
 
 
 RENDERINGS: Final = (

@@ -28,7 +28,7 @@ from ledger.store.copy import copy_ledger
 from tests.ledger.projections.conftest import either, store  # noqa: F401 - fixtures
 from tests.ledger.projections.test_grades import label
 from tests.ledger.projections.two_runs import BLOCKED, FALLBACK, HIGH, LOW, a_run, asked, contents_of, redact
-from tests.ledger.render.test_report_html import Page
+from tests.ledger.render.test_report_html_1 import Page
 from tests.ledger.render.test_same_bytes import SURROUNDINGS
 from tests.stories import digest
 

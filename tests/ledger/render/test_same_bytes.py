@@ -26,7 +26,9 @@ from ledger.store import open_store
 with open_store(sys.argv[1], "read") as store:
     out = sys.stdout.buffer
     made = report(store, sys.argv[2])
-    out.write(report_json.render(made) + report_text.render(made) + report_html.render(made))
+    out.write(report_json.render(made) + report_text.render(made))
+    for version in report_html.RENDERERS:
+        out.writelines(report_html.render(store, made, version))
     for render in (results_jsonl.render, results_csv.render):
         out.writelines(render(results(store, sys.argv[2])))
     for line in results_table.render(results(store, sys.argv[2])):

@@ -15,7 +15,7 @@ from hypothesis import given
 
 from ledger.events import NewEvent
 from ledger.projections.report import ReportFold
-from ledger.render import report_html
+from ledger.render import report_html_1
 from tests.ledger.render.test_report import report_of
 from tests.stories import as_events, stories, story
 
@@ -75,18 +75,12 @@ def test_version_1_gives_the_bytes_that_it_always_gave(name: str) -> None:
     import json
 
     made = json.loads((GOLDEN / f"{name}.json").read_bytes())
-    assert report_html.render(made, 1) == (GOLDEN / f"{name}.1.html").read_bytes()
-
-
-def test_the_newest_version_is_the_one_that_is_used_unless_another_is_asked_for(report: dict[str, Any]) -> None:
-    assert report_html.render(report) == report_html.RENDERERS[report_html.RENDERER_VERSION](report)
-    with pytest.raises(KeyError):
-        report_html.render(report, 0)
+    assert report_html_1.render(made) == (GOLDEN / f"{name}.1.html").read_bytes()
 
 
 @given(stories())
 def test_every_report_is_a_well_formed_page_in_balance(told: list[NewEvent]) -> None:
-    page = Page(report_html.render(report_of(told), 1))
+    page = Page(report_html_1.render(report_of(told)))
     assert page.named("html") == [{"lang": "en"}]
     assert len(page.named("h1")) == len(page.named("title")) == len(page.named("main")) == 1
     assert len(page.named("table")) == len(page.named("caption"))
@@ -94,7 +88,7 @@ def test_every_report_is_a_well_formed_page_in_balance(told: list[NewEvent]) -> 
 
 
 def test_nothing_in_a_page_runs_or_is_loaded(report: dict[str, Any]) -> None:
-    data = report_html.render(report, 1)
+    data = report_html_1.render(report)
     page = Page(data)
     allowed = (
         "html head meta title style body main h1 h2 p div strong ul li dl dt dd table caption thead tbody tfoot tr"
@@ -127,7 +121,7 @@ def test_every_value_is_escaped(report: dict[str, Any]) -> None:
     for name in ("errors", "first_errors", "allowances", "models_answered"):
         poisoned[name] = {HOSTILE: 1}
     poisoned["facets"] = {HOSTILE: {HOSTILE: {"requests": 1, "accepted": 1, "fallback": 0}}}
-    data = report_html.render(poisoned, 1)
+    data = report_html_1.render(poisoned)
     page = Page(data)
     assert not page.named("script")
     assert not page.named("img")
@@ -136,7 +130,7 @@ def test_every_value_is_escaped(report: dict[str, Any]) -> None:
 
 
 def test_what_a_report_says_is_on_the_page(report: dict[str, Any]) -> None:
-    text = " ".join(Page(report_html.render(report, 1)).text)
+    text = " ".join(Page(report_html_1.render(report)).text)
     for value in (report["run_id"], report["model"], report["endpoint"], report["as_of"]["root"], *report["failures"]):
         assert value in text
     assert "Usable as evaluation: no" in text
@@ -146,5 +140,5 @@ def test_what_a_report_says_is_on_the_page(report: dict[str, Any]) -> None:
 
 def test_a_run_that_is_usable_is_said_to_be_and_why() -> None:
     made = next(found for seed in range(1000) if (found := of(seed))["valid"] and found["requests"] > 1)
-    text = " ".join(Page(report_html.render(made, 1)).text)
+    text = " ".join(Page(report_html_1.render(made)).text)
     assert f"because all {made['requests']} requests have an accepted answer and none was refused" in text
