@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
+from functools import lru_cache
 from typing import Final, Literal
 
 import orjson
@@ -48,6 +49,14 @@ from ledger.store.records import Checkpoint, Head, Known, Rows, Stream
 _COPY_FROM: Final = 20
 """Rows from which COPY is quicker than pipelined INSERTs."""
 
+_COPY_TYPES: Final = {
+    "events": (
+        *("int8", "text", "text", "int4", "text", "int8", "text", "int8", "timestamptz", "text", "text", "text"),
+        "bytea",
+    ),
+    "contents": ("int8", "bytea", "text", "text"),
+}
+_RECORDED_AT: Final = RECORD_COLUMNS["events"].index("recorded_at")
 _STREAM_ROWS: Final = 2000
 _KNOWN_SQL: Final = f"""
 SELECT {KNOWN_COLUMNS} FROM events AS e
@@ -119,12 +128,12 @@ class PostgresBackend:
     def begin(self, event_ids: Sequence[str], streams: Sequence[Stream]) -> Opening:
         connection = self.connection
         with translated(self.place), connection.pipeline():
-            connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            head = connection.execute(HEAD_SQL + " FOR UPDATE")
+            connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED", prepare=True)
+            head = connection.execute(HEAD_SQL + " FOR UPDATE", prepare=True)
             # A statement of its own: inside the one that waits for the lock, the clock would be
             # read before the wait.
-            clock = connection.execute("SELECT clock_timestamp()")
-            last = connection.execute(LARGEST_ID_SQL)
+            clock = connection.execute("SELECT clock_timestamp()", prepare=True)
+            last = connection.execute(LARGEST_ID_SQL, prepare=True)
             versions = self._ask_versions(connection, streams)
         row, now, largest = head.fetchone(), clock.fetchone(), last.fetchone()
         assert now is not None
@@ -147,10 +156,10 @@ class PostgresBackend:
         requests = [(run_id, request_id) for run_id, request_id in streams if request_id is not None]
         asked = []
         if runs:
-            asked.append(connection.execute(_RUN_VERSIONS_SQL, (runs,)))
+            asked.append(connection.execute(_RUN_VERSIONS_SQL, (runs,), prepare=True))
         if requests:
             columns = tuple(map(list, zip(*requests, strict=True)))
-            asked.append(connection.execute(_REQUEST_VERSIONS_SQL, columns))
+            asked.append(connection.execute(_REQUEST_VERSIONS_SQL, columns, prepare=True))
         return asked
 
     def erasable(self, positions: Sequence[int]) -> set[int]:
@@ -170,16 +179,19 @@ class PostgresBackend:
             self._copy_many(rows)
             with self.connection.pipeline(), self.connection.cursor() as cursor:
                 _send(cursor, rows)
-                cursor.execute(_MOVE_HEAD_SQL, (head.size, head.root, head.frontier, head.recorded_at))
-                cursor.execute("COMMIT")
+                cursor.execute(_MOVE_HEAD_SQL, (head.size, head.root, head.frontier, head.recorded_at), prepare=True)
+                cursor.execute("COMMIT", prepare=True)
 
     def _copy_many(self, rows: Rows) -> None:
         for table, group in (("events", rows.events), ("contents", rows.contents)):
             if len(group) < _COPY_FROM:
                 continue
             columns = ", ".join(RECORD_COLUMNS[table])
-            with self.connection.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
-                for row in group:
+            # In the server's own form of each value, of which it has nothing to parse: a fifth quicker.
+            sql = f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)"
+            with self.connection.cursor() as cursor, cursor.copy(sql) as copy:
+                copy.set_types(_COPY_TYPES[table])
+                for row in map(_timed, group) if table == "events" else group:
                     copy.write_row(row)
 
     def write_checkpoints(self, checkpoints: Sequence[Checkpoint]) -> None:
@@ -282,8 +294,15 @@ class _Snapshot:
         return self._connection.execute(pyformat(sql), params).fetchall()
 
 
+@lru_cache(maxsize=8)
 def _moment(text: str) -> datetime:
+    """The same few come again and again: all events of a group were recorded at one time."""
     return datetime.fromisoformat(text)
+
+
+def _timed(event: Row) -> Row:
+    """An event's row with its time as the driver takes it in binary."""
+    return (*event[:_RECORDED_AT], _moment(event[_RECORDED_AT]), *event[_RECORDED_AT + 1 :])
 
 
 def _read_versions(cursors: Sequence[psycopg.Cursor[Row]]) -> dict[Stream, int]:
@@ -313,7 +332,7 @@ def _send(cursor: psycopg.Cursor[Row], rows: Rows) -> None:
             continue
         columns = columns_of(change)
         objects = [dict(zip(columns, row, strict=True)) for row in values]
-        cursor.execute(bulk_statement(change), (orjson.dumps(objects).decode(),))
+        cursor.execute(bulk_statement(change), (orjson.dumps(objects).decode(),), prepare=True)
 
 
 def open_backend(place: Place, mode: Literal["read", "write", "create"]) -> PostgresBackend:

@@ -48,7 +48,8 @@ SET TIME ZONE 'UTC'; SET datestyle = 'ISO'; SET client_min_messages = warning;
 SET default_transaction_read_only = on
 """
 # A writer only ever looks rows up by key. Plans made while the tables were tiny must not scan them
-# once they are large, so every plan but look-ups is ruled out, and none is kept (``own_connection``).
+# once they are large, so every plan but look-ups is ruled out, and those that are kept have one index
+# that they can go by.
 # A plan that must scan all the same looks dear, so without ``jit = off`` it would be compiled first.
 # Durability is not left to the role's settings, and a writer that hangs, or is cut off, does not hold the
 # head for as long as others wait for it.
@@ -72,6 +73,7 @@ WHERE l.locktype = 'advisory' AND l.granted
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+_NEVER_BY_ITSELF: Final = 1 << 31
 _LOCK_WAITS: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.0)
 
 
@@ -159,8 +161,9 @@ def own_connection(engine: sa.Engine, place: Place) -> Connection:
         pooled = engine.raw_connection()
         pooled.detach()
         connection = driver(pooled)
-        # Nothing is prepared: a plan kept from when the tables were tiny may go by the wrong index.
-        connection.prepare_threshold = None
+        # Prepared is only what asks for it: a plan kept from when the tables were tiny may go by the wrong
+        # index where there is a choice of them. Planning anew is a tenth of what a group takes.
+        connection.prepare_threshold = _NEVER_BY_ITSELF
         return connection
 
 

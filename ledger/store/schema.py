@@ -6,7 +6,7 @@ from typing import Final, TypeGuard
 
 from ledger.store.errors import LedgerNewer, LedgerNotFound, LedgerNotMigrated, NotALedger
 
-SCHEMA_VERSION: Final = "0001"
+SCHEMA_VERSION: Final = "0002"
 """The alembic revision that this code reads and writes."""
 
 VERSION_TABLE: Final = "alembic_version"
