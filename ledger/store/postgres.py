@@ -128,7 +128,7 @@ class PostgresBackend:
     def begin(self, event_ids: Sequence[str], streams: Sequence[Stream]) -> Opening:
         connection = self.connection
         with translated(self.place), connection.pipeline():
-            connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED", prepare=True)
+            connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             head = connection.execute(HEAD_SQL + " FOR UPDATE", prepare=True)
             # A statement of its own: inside the one that waits for the lock, the clock would be
             # read before the wait.
@@ -180,7 +180,7 @@ class PostgresBackend:
             with self.connection.pipeline(), self.connection.cursor() as cursor:
                 _send(cursor, rows)
                 cursor.execute(_MOVE_HEAD_SQL, (head.size, head.root, head.frontier, head.recorded_at), prepare=True)
-                cursor.execute("COMMIT", prepare=True)
+                cursor.execute("COMMIT")
 
     def _copy_many(self, rows: Rows) -> None:
         for table, group in (("events", rows.events), ("contents", rows.contents)):
