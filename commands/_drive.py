@@ -21,7 +21,7 @@ from commands._session import Session
 from commands._signals import WaitingReader, ended_by_sigterm, heard_by
 from commands._summary import cost_lines, counts_line, exit_code, gate_lines, usable_line
 from ledger.projections.report import report as make_report
-from ledger.render import report_json, report_text
+from ledger.render import report_forms
 from ledger.store import LedgerError, Store
 from runner.plan import Fault, Faults, InputDiffers, NoValidLine, Progress, RunOutcome, RunPlan
 from runner.replay import check_lines
@@ -29,7 +29,7 @@ from runner.stop import StopSignal
 
 SHOWN_FAULTS: Final = 20
 
-_RENDER: Final = {"json": report_json.render, "text": report_text.render}
+_FORMATS: Final = ("json", "text")
 
 Drive = Callable[[Progress, StopSignal], Awaitable[RunOutcome]]
 
@@ -109,7 +109,7 @@ def conclude(
     write_out_files(store, outcome.run_id, outs)
     if form is not None:
         with suppress(ReaderGone):  # The exit code is the run's, whoever reads on.
-            write_data([_RENDER[form](report)])
+            write_data(report_forms.render(store, report, form))
     return exit_code(outcome, report, settings)
 
 
@@ -179,5 +179,5 @@ def _intake_complete(store: Store, run_id: str) -> bool:
 def report_options(command: F) -> F:
     """After the run: ``--format`` and ``--json``, its report on standard output; ``--out``, files of it."""
     json_flag = option("--json", "form", flag_value="json", help="The same as --format json.")
-    form = option("--format", "form", type=click.Choice(list(_RENDER)), help="Print the report on standard output.")
+    form = option("--format", "form", type=click.Choice(_FORMATS), help="Print the report on standard output.")
     return form(json_flag(out_files_option(command)))

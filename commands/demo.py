@@ -22,7 +22,7 @@ from commands._who import who_runs
 from ledger.integrity.verify import verify
 from ledger.projections.report import report as make_report
 from ledger.projections.results import results as make_results
-from ledger.render import report_text, results_table
+from ledger.render import report_forms, results_table
 from ledger.store import Store
 from runner.demo_incidents import DemoFiles, demo_files
 from runner.plan import RunOutcome, RunPlan
@@ -135,7 +135,7 @@ def _replay(store: Store, files: DemoFiles, endpoint: SimulatedEndpoint) -> Iter
     _headline("Results")
     write_data(line.encode("utf-8") for line in results_table.render(make_results(store, _RUN)))
     _headline("Report")
-    write_data([report_text.render(make_report(store, _RUN))])
+    write_data(report_forms.render(store, make_report(store, _RUN), "text"))
     yield from _differences(files.expected, _ended(store))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, BinaryIO, Final
@@ -23,15 +23,17 @@ from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
 from ledger.projections.grades import grades as make_grades
 from ledger.projections.grading import Grading, GradingRefused, Label, record_grades
-from ledger.render import grades_html, grades_text, report_json
+from ledger.render import grades_forms
 from ledger.store import Store
 
-_RENDER: Final[dict[str, Callable[[Mapping[str, Any]], bytes]]] = {
-    "json": report_json.render,
-    "html": grades_html.render,
-    "text": grades_text.render,
+_EXTENSIONS: Final = {
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "text",
+    ".md": "md",
+    ".xml": "junit",
 }
-_EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": "text"}
 _NAMED: Final = 20
 
 
@@ -66,7 +68,7 @@ _NAMED: Final = 20
 @option(
     "--format",
     "form",
-    type=click.Choice(list(_RENDER)),
+    type=click.Choice(list(grades_forms.NEWEST)),
     help="[default: by the extension of --out; else text on a terminal and json elsewhere]",
 )
 @as_of_option
@@ -106,7 +108,7 @@ def grade(ctx: click.Context, /, run: str | None, labels: str | None, schema: bo
         (made, data, graded), unsigned = signed(ctx, store, work)
     else:
         made = make_grades(store, run_id, check_as_of(store, given["as_of"]))
-        data = _RENDER[_format(given)](made)
+        data = b"".join(grades_forms.render(store, made, _format(given)))
     with suppress(ReaderGone):  # whoever stops reading early gets the exit code all the same
         write_data([data], given["out"])
     unreadable = made["missing_parts"] or made["unreadable"] or (graded is not None and graded.unreadable)
@@ -131,7 +133,7 @@ class _Work:
         graded = None if self._read is None else self._record(*self._read)
         made = make_grades(self._store, self._run_id, check_as_of(self._store, self._given["as_of"]))
         form = _format(self._given)
-        data = _RENDER[form](made)
+        data = b"".join(grades_forms.render(self._store, made, form))
         if self._given["to_issue"]:  # before it is given out: no report is out there that the ledger does not know
             issue_bytes(self._store, self._run_id, "grades", form, made, data, self._actor)
         return made, data, graded

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -16,17 +15,18 @@ from commands._options import accept_clock_option, actor_option, as_of_option, o
 from commands._output import format_for, write_data
 from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
-from ledger.render import report_html, report_json, report_text
+from ledger.render import report_forms
 from ledger.render.issue import PROJECTIONS
-from ledger.store import Store
 
-_RENDER: Final[dict[str, Callable[[Store, dict[str, Any]], Iterable[bytes]]]] = {
-    "json": lambda _store, made: [report_json.render(made)],
-    "html": report_html.render,
-    "text": lambda _store, made: [report_text.render(made)],
-}
 _NEWEST: Final = list(PROJECTIONS)[-1]
-_EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": "text"}
+_EXTENSIONS: Final = {
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "text",
+    ".md": "md",
+    ".xml": "junit",
+}
 
 
 @click.command(
@@ -43,7 +43,7 @@ _EXTENSIONS: Final = {".json": "json", ".html": "html", ".htm": "html", ".txt": 
 @option(
     "--format",
     "form",
-    type=click.Choice(list(_RENDER)),
+    type=click.Choice(list(report_forms.NEWEST)),
     help="[default: by the extension of --out; else text on a terminal and json elsewhere]",
 )
 @as_of_option
@@ -82,7 +82,7 @@ def report(
     run_id, upto = find_run(store, run), check_as_of(store, as_of)
     made = PROJECTIONS[projection or _NEWEST](store, run_id, upto)
     chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
-    data = b"".join(_RENDER[chosen](store, made))
+    data = b"".join(report_forms.render(store, made, chosen))
     unsigned = None
     if to_issue:  # before it is given out: no report is out there that the ledger does not know
         who = who_runs(actor).actor

@@ -7,7 +7,7 @@ bytes for ever, also once every content is erased. Integers, and strings of deci
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from ledger.events import Event
@@ -63,6 +63,8 @@ class GradesFold:
         self.run_id = run_id
         self.position = 0
         """Of the last event consumed."""
+        self.begun = 0
+        """Of the first event of the last grading that can be read; 0 where there is none."""
         self.unreadable = 0
         self._run: dict[str, str | None] = dict.fromkeys(_RUN_FACTS)
         self._clear()
@@ -95,6 +97,7 @@ class GradesFold:
             return
         if self.facts is None or not _continues(self.facts, p):
             self._clear()
+            self.begun = event.position
         if p["part"] == 1:
             self._unlabelled, self._unknown = p["unlabelled"], p["unknown"]
         self.facts = p
@@ -186,8 +189,21 @@ _LABELS: Final = ((True, "true"), (False, "false"))
 
 def grades(store: Store, run_id: str, as_of: int | str | None = None) -> dict[str, Any]:
     """The report of the run's last grading at or below ``as_of``. Raises ``NotGraded``, and as ``report``."""
+    fold = _folded(store, run_id, resolve_as_of(store, as_of))
+    return fold.finish(store.root_at(fold.position))
+
+
+def each_grade(store: Store, run_id: str, as_of: int | str | None = None) -> Iterator[Mapping[str, Any]]:
+    """Every grade that the report of the run's last grading is made of, in order. Nothing where there is none."""
     upto = resolve_as_of(store, as_of)
+    begun = _folded(store, run_id, upto).begun
+    positions = [position for position in grading_positions(store, run_id, upto) if begun and position >= begun]
+    for event in grading_events(store, run_id, positions):
+        if isinstance(event, Event):
+            yield from event.payload["grades"]
+
+
+def _folded(store: Store, run_id: str, upto: int | None) -> GradesFold:
     of = find_pass(store, run_id, upto)
     fold = fold_all(GradesFold(run_id), pass_events(store, of._replace(last=of.first)))
-    fold_all(fold, grading_events(store, run_id, grading_positions(store, run_id, upto)))
-    return fold.finish(store.root_at(fold.position))
+    return fold_all(fold, grading_events(store, run_id, grading_positions(store, run_id, upto)))

@@ -15,7 +15,7 @@ from ledger.projections.grades import GradesFold, grades
 from ledger.projections.projection import find_pass, resolve_as_of
 from ledger.projections.report import ReportFold, report
 from ledger.projections.results import ResultFold, results
-from ledger.render import grades_html, grades_text, report_html, report_json, report_text, results_csv, results_jsonl
+from ledger.render import grades_forms, report_forms, results_csv, results_jsonl
 from ledger.store import Store
 
 AsOf = int | str | None
@@ -25,6 +25,7 @@ PROJECTIONS: Final = {_REPORT: report}
 """Every version of the report that there ever was, by its name: what makes it."""
 
 _RESULTS: Final = f"{ResultFold.NAME}/{ResultFold.VERSION}"
+_Render = Callable[[Store, str, AsOf], Iterator[bytes]]
 
 
 class Rendering(NamedTuple):
@@ -34,7 +35,7 @@ class Rendering(NamedTuple):
     format: str
     projection: str
     version: int
-    render: Callable[[Store, str, AsOf], Iterator[bytes]]
+    render: _Render
 
 
 class Issued(NamedTuple):
@@ -51,37 +52,28 @@ class Issued(NamedTuple):
     new: bool = False
 
 
-def _of_report(render: Callable[[dict[str, Any]], bytes]) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
-    return lambda store, run_id, as_of: iter([render(report(store, run_id, as_of))])
+def _made(make: Callable[[Store, str, AsOf], dict[str, Any]], form: report_forms.Form) -> _Render:
+    return lambda store, run_id, as_of: form(store, make(store, run_id, as_of))
 
 
 def _of_results(
     render: Callable[[Iterable[dict[str, Any]]], Iterator[bytes]],
-) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
+) -> _Render:
     return lambda store, run_id, as_of: render(results(store, run_id, as_of))
 
 
-def _of_grades(render: Callable[[dict[str, Any]], bytes]) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
-    return lambda store, run_id, as_of: iter([render(grades(store, run_id, as_of))])
-
-
-def _grades_html(version: int) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
-    return _of_grades(lambda made: grades_html.render(made, version))
-
-
-def _html(version: int) -> Callable[[Store, str, AsOf], Iterator[bytes]]:
-    return lambda store, run_id, as_of: report_html.render(store, report(store, run_id, as_of), version)
-
-
 RENDERINGS: Final = (
-    Rendering("report", "json", _REPORT, report_json.RENDERER_VERSION, _of_report(report_json.render)),
-    Rendering("report", "text", _REPORT, report_text.RENDERER_VERSION, _of_report(report_text.render)),
-    *(Rendering("report", "html", _REPORT, version, _html(version)) for version in report_html.RENDERERS),
+    *(
+        Rendering("report", form, projection, version, _made(make, render))
+        for projection, make in PROJECTIONS.items()
+        for (form, version), render in report_forms.FORMS.items()
+    ),
     Rendering("results", "jsonl", _RESULTS, results_jsonl.RENDERER_VERSION, _of_results(results_jsonl.render)),
     Rendering("results", "csv", _RESULTS, results_csv.RENDERER_VERSION, _of_results(results_csv.render)),
-    Rendering("grades", "json", _GRADES, report_json.RENDERER_VERSION, _of_grades(report_json.render)),
-    Rendering("grades", "text", _GRADES, grades_text.RENDERER_VERSION, _of_grades(grades_text.render)),
-    *(Rendering("grades", "html", _GRADES, version, _grades_html(version)) for version in grades_html.RENDERERS),
+    *(
+        Rendering("grades", form, _GRADES, version, _made(grades, render))
+        for (form, version), render in grades_forms.FORMS.items()
+    ),
 )
 
 

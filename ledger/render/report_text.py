@@ -6,26 +6,49 @@ it what vouches for the record. Numbers are plain digits: no locale has a say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ledger.projections.identity import Identity
+from ledger.projections.incidents import Incident
+from ledger.render import report_card as card
 from ledger.render import report_words as words
 from ledger.render.columns import line, widths
+from ledger.render.picked import Picked
 from ledger.render.safe import terminal
 
-RENDERER_VERSION: Final = 1
+Report = Mapping[str, Any]
 
 _FIRST_IS_TEXT: Final = frozenset(range(1, 8))
+_SHOWN: Final = 20
+_OUTCOMES: Final = dict(words.OUTCOMES)
 
 
-def render(report: Mapping[str, Any]) -> bytes:
-    """The whole report as UTF-8 text."""
+def render_1(report: Report) -> bytes:
+    """The whole report as UTF-8 text, in version 1."""
     sections = (_head, _usable, _requests, _decisions, _errors, _calls, _models, _facets, _failures, _voucher)
-    blocks = ["\n".join(lines) for section in sections if (lines := list(section(report)))]
+    return _blocks(section(report) for section in sections)
+
+
+def render_2(report: Report, who: Identity, incidents: Iterable[Incident], origin: str) -> Iterator[bytes]:
+    """The same with the run's identity, its cost, its first incidents without an answer, and the evidence.
+
+    ``who`` and ``incidents``: the run's as of the report's position; ``origin``: the ledger's.
+    """
+    sections = [
+        *([f"Run {terminal(report['run_id'])}"], _usable(report), _card(report, who), _requests(report)),
+        *(_decisions(report), _errors(report), _calls_2(report), _models(report), _facets(report)),
+        *(_failures(report), _incidents(report, incidents), _evidence(report, origin)),
+    ]
+    yield _blocks(sections)
+
+
+def _blocks(sections: Iterable[Iterable[str]]) -> bytes:
+    blocks = ["\n".join(lines) for section in sections if (lines := list(section))]
     return ("\n\n".join(blocks) + "\n").encode("utf-8")
 
 
-def _head(report: Mapping[str, Any]) -> Iterator[str]:
+def _head(report: Report) -> Iterator[str]:
     yield f"Run {terminal(report['run_id'])}"
     variant = report["candidate_variant_id"] or "baseline"
     yield f"  candidate  {_shown(report['candidate_id'])} ({terminal(variant)})"
@@ -40,7 +63,7 @@ def _shown(text: str | None) -> str:
     return "unknown" if text is None else terminal(text)
 
 
-def _usable(report: Mapping[str, Any]) -> Iterator[str]:
+def _usable(report: Report) -> Iterator[str]:
     if report["valid"]:
         yield f"Usable as evaluation: yes, {words.why_usable(report)}."
         return
@@ -49,14 +72,14 @@ def _usable(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  - {reason}"
 
 
-def _requests(report: Mapping[str, Any]) -> Iterator[str]:
+def _requests(report: Report) -> Iterator[str]:
     rows = [(name, str(report[member])) for member, name in words.OUTCOMES]
     rows.append(("= requests", str(report["requests"])))
     yield "Requests"
     yield from _table(rows)
 
 
-def _decisions(report: Mapping[str, Any]) -> Iterator[str]:
+def _decisions(report: Report) -> Iterator[str]:
     levels = report["decisions"]["by_risk_level"]
     rows: list[Sequence[str]] = [("risk level", "total", "blocked by policy", "needs approval", "neither")]
     rows += [(level, *(str(levels[level][member]) for member in words.DECISIONS)) for level in words.RISK_LEVELS]
@@ -65,7 +88,7 @@ def _decisions(report: Mapping[str, Any]) -> Iterator[str]:
     yield '  "Blocked by policy" is what the model said of its own answer; no policy engine was asked.'
 
 
-def _errors(report: Mapping[str, Any]) -> Iterator[str]:
+def _errors(report: Report) -> Iterator[str]:
     for member, title in words.ERRORS:
         if report[member]:
             yield title
@@ -78,7 +101,7 @@ def _by_frequency(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     return [(terminal(code), str(number)) for code, number in words.by_frequency(counts)]
 
 
-def _calls(report: Mapping[str, Any]) -> Iterator[str]:
+def _calls(report: Report) -> Iterator[str]:
     calls, latency, tokens = report["calls"], report["latency_us"], report["tokens"]
     yield "Model calls"
     yield f"  {words.calls(calls)}"
@@ -91,7 +114,7 @@ def _calls(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  prompts that the server seems to have cut: {report['suspected_prompt_truncation']}"
 
 
-def _models(report: Mapping[str, Any]) -> Iterator[str]:
+def _models(report: Report) -> Iterator[str]:
     if report["models_answered"]:
         yield "Models that answered, by their own word"
         yield from _table(_by_frequency(report["models_answered"]))
@@ -99,7 +122,7 @@ def _models(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  answers by another model than was asked for: {report['model_mismatch']}"
 
 
-def _facets(report: Mapping[str, Any]) -> Iterator[str]:
+def _facets(report: Report) -> Iterator[str]:
     for name, values in sorted(report["facets"].items()):
         rows: list[Sequence[str]] = [(terminal(name), "requests", "accepted", "fallback")]
         for value, of in sorted(values.items()):
@@ -108,19 +131,66 @@ def _facets(report: Mapping[str, Any]) -> Iterator[str]:
         yield from _table(rows)
 
 
-def _failures(report: Mapping[str, Any]) -> Iterator[str]:
+def _failures(report: Report) -> Iterator[str]:
     if report["failures"]:
         yield "Failures"
         for failure in report["failures"]:
             yield f"  {terminal(failure)}"
 
 
-def _voucher(report: Mapping[str, Any]) -> Iterator[str]:
+def _voucher(report: Report) -> Iterator[str]:
     as_of = report["as_of"]
     yield "What vouches for this"
     yield f"  position {as_of['position']} of the ledger, whose root at size {as_of['size']} is"
     yield f"  {as_of['root']}"
     yield "  This report says nothing of whether the record is whole; this does: replay-ledger verify"
+
+
+# --- what version 2 has besides ---------------------------------------------------------------
+
+
+def _card(report: Report, who: Identity) -> Iterator[str]:
+    yield from _pairs((name, ", ".join(map(terminal, values)) or "unknown") for name, values in card.facts(report, who))
+
+
+def _calls_2(report: Report) -> Iterator[str]:
+    yield from _calls(report)
+    yield f"  cost: {terminal(card.cost(report['cost']))}"
+    if report["cost"]:
+        yield f"  prices SHA-256: {terminal(report['cost']['prices_sha256'])}"
+
+
+def _incidents(report: Report, incidents: Iterable[Incident]) -> Iterator[str]:
+    picked = Picked(_SHOWN)
+    for one in incidents:
+        if not one.accepted:
+            picked.add(one)
+    if not picked.count:
+        return
+    rows: list[Sequence[str]] = [("request", "outcome", "last error", "attempts", "position")]
+    for one in picked.first:
+        outcome, error = _OUTCOMES[one.outcome], terminal(one.error or "-")
+        rows.append((terminal(one.name), outcome, error, str(one.attempts), str(one.position)))
+    yield f"Without an accepted answer: {picked.count}"
+    found = widths(rows)
+    yield from ("  " + line(cells, found, frozenset({3, 4})) for cells in rows)
+    if picked.more:
+        yield f"  ... and {picked.more} more; --format junit lists every request"
+    yield f"  replay-ledger show {terminal(report['run_id'])} REQUEST gives the timeline of one of them"
+
+
+def _evidence(report: Report, origin: str) -> Iterator[str]:
+    yield "What vouches for this"
+    yield from _pairs((name, terminal(value)) for name, value in card.evidence(report, origin))
+    for command, what in card.checks(report):
+        yield f"  {terminal(command)}"
+        yield f"    {what}"
+
+
+def _pairs(of: Iterable[tuple[str, str]]) -> Iterator[str]:
+    rows = list(of)
+    found = widths(rows)
+    yield from ("  " + line(cells, found) for cells in rows)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

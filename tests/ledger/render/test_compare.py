@@ -235,7 +235,7 @@ def test_grades_are_issued_and_come_out_again_after_everything_was_erased(either
     made = graded(either)
     position = made["as_of"]["position"]
     forms = [of for of in RENDERINGS if of.kind == "grades"]
-    assert {of.format for of in forms} == {"json", "text", "html"}
+    assert {of.format for of in forms} == {"json", "text", "html", "md", "junit"}
     for of in forms:
         sha = sha256(b"".join(of.render(either, "run-1", position))).hexdigest()
         assert issue(either, "run-1", of, as_of_position=position, sha256=sha, actor="tester").new

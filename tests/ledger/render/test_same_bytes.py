@@ -20,15 +20,14 @@ PROGRAM = """
 import sys
 from ledger.projections.report import report
 from ledger.projections.results import results
-from ledger.render import report_html, report_json, report_text, results_csv, results_jsonl, results_table
+from ledger.render import report_forms, results_csv, results_jsonl, results_table
 from ledger.store import open_store
 
 with open_store(sys.argv[1], "read") as store:
     out = sys.stdout.buffer
     made = report(store, sys.argv[2])
-    out.write(report_json.render(made) + report_text.render(made))
-    for version in report_html.RENDERERS:
-        out.writelines(report_html.render(store, made, version))
+    for form, version in sorted(report_forms.FORMS):
+        out.writelines(report_forms.render(store, made, form, version))
     for render in (results_jsonl.render, results_csv.render):
         out.writelines(render(results(store, sys.argv[2])))
     for line in results_table.render(results(store, sys.argv[2])):
