@@ -272,4 +272,4 @@ class ReportRow(SQLModel, table=True):
 
 
 PROJECTION_TABLES: Final = ("runs", "requests", "model_calls", "failures", "reports")
-PROJECTION_VIEWS: Final = ("results", "token_usage")
+PROJECTION_VIEWS: Final = ("results", "token_usage", "call_costs", "run_costs")

@@ -70,10 +70,8 @@ ANSWERS: Mapping[int, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     3: (
         {},
         [
-            ("first", "example/model-1", 2, 1, 100, 20),
-            ("first", "example/model-2", 1, 0, 100, 20),
-            ("second", None, 1, 0, 100, 20),
-            ("second", "example/model-3", 3, 0, 250, 45),
+            ("first", "USD", None, "0.000627", 5, 1, 1, 200, 40),
+            ("second", None, None, None, 4, 4, 0, 350, 65),
         ],
     ),
     4: (

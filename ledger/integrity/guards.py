@@ -16,11 +16,11 @@ from typing import Final
 from ledger.integrity.verdict import printable
 from ledger.store import Store
 from ledger.store.place import Dialect
-from ledger.store.schema import RECORD_TABLES, SCHEMA_VERSION, VERSION_TABLE
+from ledger.store.schema import RECORD_TABLES, VERSION_TABLE, is_revision
 from ledger.tables import PROJECTION_TABLES, PROJECTION_VIEWS
 
 OURS: Final = frozenset({*RECORD_TABLES, *PROJECTION_TABLES, *PROJECTION_VIEWS, VERSION_TABLE})
-"""The tables and views that the migration makes."""
+"""The tables and views that the migrations make."""
 
 _SQLITE_SQL: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
 _POSTGRES_SQL: Final = """
@@ -76,11 +76,13 @@ def _foreign_on_postgres(store: Store) -> Iterator[tuple[str, str, str]]:
 
 
 def made_by_migration(dialect: Dialect) -> Iterator[str]:
-    """The SQL that made this dialect's triggers and views, a text a file."""
+    """The SQL that made this dialect's triggers and views, a text a file: each revision adds its own."""
     # The folder is not imported as a package: that would bring in all of alembic.
-    for file in files("migrations").joinpath("sql", SCHEMA_VERSION, dialect).iterdir():
-        if file.name.endswith(".sql"):
-            yield file.read_text(encoding="utf-8")
+    for revision in files("migrations").joinpath("sql").iterdir():
+        if is_revision(revision.name):
+            for file in revision.joinpath(dialect).iterdir():
+                if file.name.endswith(".sql"):
+                    yield file.read_text(encoding="utf-8")
 
 
 def _first_words(text: str) -> str:

@@ -13,10 +13,13 @@ from sqlmodel import SQLModel
 
 from ledger.tables import PROJECTION_TABLES, UtcTime
 
-ANSWERS: Final = ("runs", "requests", "model_calls", "results", "failures", "token_usage", "events", "reports")
+ANSWERS: Final = (
+    *("runs", "requests", "model_calls", "results", "failures", "token_usage", "call_costs", "run_costs"),
+    *("events", "reports"),
+)
 RECORD: Final = ("redactions", "contents", "checkpoints", "ledger_head", "tree_nodes")
 TABLES: Final = (*ANSWERS, *RECORD)
-"""In the order in which they are told; ``results`` and ``token_usage`` are views."""
+"""In the order in which they are told; ``results``, ``token_usage`` and the costs are views."""
 
 KINDS: Final = {
     "text": ("TEXT", "text"),
@@ -106,6 +109,29 @@ _VIEWS: Final = {
         "model_calls",
         *("run_id", "request_id", "attempt", "model"),
         *("prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens"),
+    ),
+    "call_costs": _view(
+        "call_costs",
+        "One row a model call, with what it cost at the prices that the run recorded",
+        "model_calls",
+        *("run_id", "request_id", "attempt", "model"),
+        ColumnInfo("currency", "text", True, "What the prices are in; null where the run had none"),
+        ColumnInfo("cost_state", "text", False, "priced, not_billed (never connected, or refused) or without_cost"),
+        ColumnInfo("cost_picos", "integer", True, "Cost in 10^-12 of the currency; null where it is unknown"),
+    ),
+    "run_costs": _view(
+        "run_costs",
+        "One row a run, with what its calls cost, as in its report",
+        "runs",
+        "run_id",
+        ColumnInfo("currency", "text", True, "What the prices are in; null where the run had none"),
+        ColumnInfo("calls", "integer", False, "Model calls, whatever became of them"),
+        ColumnInfo("calls_priced", "integer", False, "Calls whose cost is known from their tokens"),
+        ColumnInfo("calls_not_billed", "integer", False, "Calls never connected or refused, which cost nothing"),
+        ColumnInfo("calls_without_cost", "integer", False, "Calls whose cost is unknown"),
+        ColumnInfo("known", "text", True, "Decimal text: the cost of the calls that are priced"),
+        ColumnInfo("total", "text", True, "Decimal text: the cost of all calls; null where that of any is unknown"),
+        ColumnInfo("prices_sha256", "text", True, "SHA-256 of the file of prices"),
     ),
 }
 assert set(TABLES) >= {*PROJECTION_TABLES, *_VIEWS}

@@ -392,18 +392,24 @@ def test_a_run_that_went_on_after_its_end_gets_the_same_verdict(tmp_path: Path) 
 # --- views ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("view", ["results", "token_usage"])
+ALTERED_VIEWS = {
+    "results": ("q.outcome = 'fallback' AS fallback_used", "FALSE AS fallback_used"),
+    "token_usage": ("prompt_tokens, completion_tokens", "1 AS prompt_tokens, completion_tokens"),
+    "run_costs": ("calls_without_cost = 0 THEN", "calls > 0 THEN"),
+}
+
+
+@pytest.mark.parametrize("view", ALTERED_VIEWS)
 def test_an_altered_view_is_an_altered_projection(url: str, view: str) -> None:
     assert judged(url).findings == ()
-    shown = {"results": "q.outcome = 'fallback' AS fallback_used", "token_usage": "prompt_tokens, completion_tokens"}
-    instead = {"results": "FALSE AS fallback_used", "token_usage": "1 AS prompt_tokens, completion_tokens"}
+    shown, instead = ALTERED_VIEWS[view]
     with opened(url, "read") as store:
         dialect = store.dialect
-    folder = Path(__file__).parents[3] / "migrations" / "sql" / "0001" / dialect
-    made = (folder / f"{view}.sql").read_text().partition(";")[0]
-    assert shown[view] in made
+    (file,) = (Path(__file__).parents[3] / "migrations" / "sql").glob(f"*/{dialect}/{view}.sql")
+    made = file.read_text().partition(";")[0]
+    assert shown in made
     tamper(url)
-    alter(url, f"DROP VIEW {view}", made.replace(shown[view], instead[view]))
+    alter(url, f"DROP VIEW {view}", made.replace(shown, instead))
     assert places(list(judged(url).findings)) == {(None, view, "projection altered")}
     alter(url, f"DROP VIEW {view}", made)
     assert judged(url).findings == ()

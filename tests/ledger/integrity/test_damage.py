@@ -115,7 +115,7 @@ def test_a_table_that_is_gone_fails(url: str, table: str) -> None:
     assert (table, "removed") in failed(url)
 
 
-@pytest.mark.parametrize("view", ["results", "token_usage"])
+@pytest.mark.parametrize("view", ["results", "token_usage", "run_costs"])
 def test_a_view_that_is_gone_fails(url: str, view: str) -> None:
     execute(url, f"DROP VIEW {view}")
     assert failed(url) == {(view, "removed")}

@@ -38,6 +38,15 @@ from tests.stories import (
 )
 
 HOSTILE = '=HYPERLINK("http://evil.example","x")\x1b[2J\x1b]0;owned\x07\u202e\n| `x` <script>'
+PRICED = {
+    "temperature": "0.2",
+    "prices_sha256": digest("prices"),
+    "prices_currency": "USD",
+    "prompt_price:example/model-1": "0.15",
+    "completion_price:example/model-1": "0.6",
+    "prompt_price:example/model-2": "3",
+    "completion_price:example/model-2": "15",
+}
 TUNED = "nemo_nemotron_fabric__contract_tuned_v1"
 
 
@@ -94,7 +103,7 @@ def _intake(accepted_lines: int, leaking: int) -> IntakeCompleted:
 
 
 def _first(say) -> None:
-    say(started(), "first", content='{"operator":"someone","host":"h1"}')
+    say(started(settings=PRICED), "first", content='{"operator":"someone","host":"h1"}')
     for line in (1, 2, 3):
         _request(say, "first", line, "policy-a")
     say(

@@ -17,10 +17,14 @@ from sqlmodel import SQLModel
 
 import ledger.tables
 from ledger.events import LEDGER_RUN_ID, LedgerCreated, new_event
+from ledger.integrity.verdict import Findings
+from ledger.integrity.views import check_views
+from ledger.projections.tables import fold
 from ledger.store import open_store
-from ledger.store.errors import LedgerError, LedgerNewer, LedgerNotFound
+from ledger.store.errors import LedgerError, LedgerNewer, LedgerNotFound, LedgerNotMigrated
 from ledger.store.migrate import status, upgrade
-from tests.ledger.store.making import plain_sql
+from tests.ledger.store.making import Clock, plain_sql
+from tests.stories import accepted, call_started, called, started
 
 ROOT = Path(__file__).parents[3]
 TABLES = (*ledger.tables.RECORD_TABLES, *ledger.tables.PROJECTION_TABLES)
@@ -120,6 +124,11 @@ def test_the_views_have_the_same_columns_on_both_databases(begun_url: str) -> No
             *("run_id", "request_id", "attempt", "model", "prompt_tokens", "completion_tokens", "total_tokens"),
             *("cached_tokens", "reasoning_tokens"),
         ],
+        "call_costs": ["run_id", "request_id", "attempt", "model", "currency", "cost_state", "cost_picos"],
+        "run_costs": [
+            *("run_id", "currency", "calls", "calls_priced", "calls_not_billed", "calls_without_cost", "known"),
+            *("total", "prices_sha256"),
+        ],
     }
 
 
@@ -131,10 +140,48 @@ def test_an_upgrade_makes_a_ledger_and_then_leaves_it_alone(ledger_url: str) -> 
         status(ledger_url)
     made = upgrade(ledger_url, origin="audit.example.com/agents")
     assert made == status(ledger_url) == upgrade(ledger_url)
-    assert (made.revision, made.program) == ("0001", "0001")
+    assert (made.revision, made.program) == ("0002", "0002")
     assert (made.origin, made.size) == ("audit.example.com/agents", 1)
     with open_store(ledger_url, "write") as store:
         assert store.head().origin == "audit.example.com/agents"
+
+
+def make_older(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger of the first schema with a run in it, as the program of that time made it."""
+    with monkeypatch.context() as then:
+        then.setattr("ledger.store.migrate.SCHEMA_VERSION", "0001")
+        then.setattr("ledger.store.schema.SCHEMA_VERSION", "0001")
+        with open_store(url, "create", fold=fold, clock=Clock()) as store:
+            told = (started(), accepted(1, "INC-1"), call_started(1), called(1))
+            named = [payload.TYPE in ("ModelCallStarted", "ModelCalled", "RequestAccepted") for payload in told]
+            store.append(
+                [
+                    new_event(payload, run_id="old", request_id="INC-1" if request else None)
+                    for payload, request in zip(told, named, strict=True)
+                ]
+            )
+
+
+def test_an_upgrade_brings_an_older_ledger_up_and_leaves_its_rows_alone(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_older(ledger_url, monkeypatch)
+    assert status(ledger_url).revision == "0001"
+    with pytest.raises(LedgerNotMigrated, match="db upgrade"):
+        open_store(ledger_url, "read")
+    with plain_sql(ledger_url) as sql:
+        rows = {table: sql(f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES}
+    upgraded = upgrade(ledger_url)
+    assert (upgraded.revision, upgraded.size) == ("0002", 5)
+    with plain_sql(ledger_url) as sql:
+        assert {table: sql(f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES} == rows
+        assert sql("SELECT run_id, currency, calls, calls_without_cost, known, total FROM run_costs") == [
+            ("old", None, 1, 1, None, None)
+        ]
+    with open_store(ledger_url, "read") as store:
+        found = Findings()
+        check_views(store, found)
+        assert not found
 
 
 def test_tables_without_a_ledger_are_not_open_and_an_upgrade_begins_one(ledger_url: str) -> None:
@@ -159,7 +206,7 @@ def test_a_newer_ledger_has_a_status_and_no_upgrade(begun_url: str) -> None:
     with plain_sql(begun_url) as sql:
         sql("UPDATE alembic_version SET version_num = '0999'")
     assert status(begun_url).revision == "0999"
-    with pytest.raises(LedgerNewer, match=r"0999.*0001"):
+    with pytest.raises(LedgerNewer, match=r"0999.*0002"):
         upgrade(begun_url)
 
 
@@ -200,4 +247,4 @@ def test_three_that_start_at_once_migrate_once(ledger_url: str) -> None:
 def test_alembic_itself_finds_the_migrations_from_the_projects_settings(begun_url: str) -> None:
     command = [sys.executable, "-m", "alembic", "-x", f"url={begun_url}", "current"]
     found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == "0001 (head)"
+    assert found.stdout.strip() == "0002 (head)"

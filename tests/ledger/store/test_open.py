@@ -142,7 +142,7 @@ def test_a_damaged_file_is_called_that(begun_url: str, tmp_path: Path) -> None:
 def test_a_newer_ledger_is_refused_naming_both_versions(begun_url: str, mode: str) -> None:
     with plain_sql(begun_url) as sql:
         sql("UPDATE alembic_version SET version_num = '0999'")
-    with pytest.raises(LedgerNewer, match=r"0999.*0001"):
+    with pytest.raises(LedgerNewer, match=r"0999.*0002"):
         open_store(begun_url, mode)  # type: ignore[arg-type]
 
 
@@ -150,7 +150,7 @@ def test_a_newer_ledger_is_refused_naming_both_versions(begun_url: str, mode: st
 def test_an_older_ledger_asks_for_its_upgrade(begun_url: str, mode: str) -> None:
     with plain_sql(begun_url) as sql:
         sql("UPDATE alembic_version SET version_num = '0000'")
-    with pytest.raises(LedgerNotMigrated, match=r"0000.*0001.*db upgrade"):
+    with pytest.raises(LedgerNotMigrated, match=r"0000.*0002.*db upgrade"):
         open_store(begun_url, mode)  # type: ignore[arg-type]
 
 
