@@ -143,7 +143,7 @@ def request_facts(store: Store, run_id: str, request_id: str, broken: set[int], 
     known = re.match(ID_PATTERN, request_id) is not None
     events = list(store.events(run_id, request_id=request_id, since_last_start=True)) if known else []
     if not events:
-        why = _no_such_request(store, run_id, request_id) if known else f"{request_id!r} is no request id"
+        why = no_such_request(store, run_id, request_id) if known else f"{request_id!r} is no request id"
         raise Refused(why)
     undecodable: set[int] = set()
     bodies = store.contents([event.position for event in events], undecodable)
@@ -157,7 +157,8 @@ def request_facts(store: Store, run_id: str, request_id: str, broken: set[int], 
     return {"run_id": run_id, "request_id": request_id, "events": shown}
 
 
-def _no_such_request(store: Store, run_id: str, request_id: str) -> str:
+def no_such_request(store: Store, run_id: str, request_id: str) -> str:
+    """Why there is nothing to show of a request."""
     sql = "SELECT line, type, code FROM failures WHERE run_id = :run_id AND request_id = :request_id"
     for line, event_type, code in store.rows(sql, {"run_id": run_id, "request_id": request_id}):
         return f"run {run_id}: {request_id} was never put to the model: {event_type} on line {line} ({code})"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ledger.projections.commitments import ContentAltered, altered
 from ledger.store import Store
 from ledger.store.errors import LedgerMalformed
 
@@ -42,7 +43,8 @@ def accepted_output(position: int, verdict: Mapping[str, Any], content: bytes | 
 def texts(store: Store, positions: Sequence[int]) -> dict[int, bytes | None]:
     """The content of each ``OutputAccepted`` event, None once erased; for a page of a few hundred.
 
-    Raises ``LedgerMalformed`` where one is missing and no redaction says why.
+    Raises ``LedgerMalformed`` where one is missing and no redaction says why, ``ContentAltered`` where one is not
+    what its event committed to.
     """
     # In this order: what is erased between the two is missing, and known to be erased.
     contents = store.contents(positions)
@@ -50,4 +52,6 @@ def texts(store: Store, positions: Sequence[int]) -> dict[int, bytes | None]:
     for position in positions:
         if position not in contents and position not in gone:
             raise LedgerMalformed(f"the content of position {position} is missing and no redaction says why")
+    for position in altered(store, contents):
+        raise ContentAltered(position)
     return {position: None if position in gone else contents[position] for position in positions}

@@ -8,7 +8,7 @@ know their order.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from operator import le
 from typing import Any, ClassVar, Final
@@ -24,13 +24,14 @@ PAGE: Final = 200
 _RUN_FACTS: Final = ("candidate_id", "candidate_variant_id", "model")
 _REPLY_FACTS: Final = ("attempt", "turn", "http_status", "finish_reason", "model", "response_id")
 _USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens")
-_FALLBACK_OUTPUT: Final = {
+FALLBACK_OUTPUT: Final = {
     "proposed_action": "",
     "action_plan": [],
     "risk_level": "critical",
     "requires_human_approval": True,
     "blocked_by_policy": True,
 }
+"""The fail-closed result: typed as an answer is, and no model's decision."""
 
 
 class ResultFold:
@@ -121,23 +122,25 @@ def _trace_event(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 def _output(decision: Event, content: bytes | None) -> dict[str, Any]:
     if decision.type == "FallbackApplied":
-        return dict(_FALLBACK_OUTPUT)
+        return dict(FALLBACK_OUTPUT)
     return accepted_output(decision.position, decision.payload, content)
 
 
-def results(store: Store, run_id: str, as_of: int | str | None = None) -> Iterator[dict[str, Any]]:
-    """Each request's result in line order, from the run's last pass, as they are read.
+def results(
+    store: Store, run_id: str, as_of: int | str | None = None, request_ids: Collection[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Each request's result in line order, from the run's last pass, as they are read; only ``request_ids``' if given.
 
-    ``as_of`` and errors as for ``report``. Also raises ``LedgerMalformed`` where the text of an
-    accepted answer is missing and no redaction says why.
+    ``as_of`` and errors as for ``report``. Also raises ``LedgerMalformed`` where the text of an accepted answer
+    is missing and no redaction says why, and ``ContentAltered`` where it is not the one that was recorded.
     """
     of = find_pass(store, run_id, resolve_as_of(store, as_of))
-    return _results(store, of)
+    return _results(store, of, request_ids)
 
 
-def _results(store: Store, of: Pass) -> Iterator[dict[str, Any]]:
+def _results(store: Store, of: Pass, request_ids: Collection[str] | None) -> Iterator[dict[str, Any]]:
     run = _run_facts(store, of)
-    order = _in_line_order(store, of)
+    order = _in_line_order(store, of, request_ids)
     for start in range(0, len(order), PAGE):
         yield from _page(store, of, run, order[start : start + PAGE])
 
@@ -147,10 +150,12 @@ def _run_facts(store: Store, of: Pass) -> dict[str, Any]:
     return {fact: started.payload[fact] if isinstance(started, Event) else None for fact in _RUN_FACTS}
 
 
-def _in_line_order(store: Store, of: Pass) -> Sequence[int]:
+def _in_line_order(store: Store, of: Pass, request_ids: Collection[str] | None) -> Sequence[int]:
     """Positions of the pass's ``RequestAccepted`` events, by line. All of them come before its ``IntakeCompleted``."""
     lines, positions = array("q"), array("q")
     for event in takewhile(lambda event: event.type != "IntakeCompleted", pass_events(store, of)):
+        if request_ids is not None and event.request_id not in request_ids:
+            continue
         if event.type == "RequestAccepted" and isinstance(event, Event):
             lines.append(event.payload["line"])
             positions.append(event.position)
