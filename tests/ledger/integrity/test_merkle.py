@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ledger.integrity import merkle
 from ledger.integrity.merkle import EMPTY_ROOT, Frontier, ProofError, TreeNode, leaf_hash, node_hash
 from tests.ledger.integrity import vectors
+from tests.ledger.integrity.tiles import Tiles
 
 
 def leaves(count: int) -> list[bytes]:
@@ -29,29 +30,6 @@ def defined_root(hashes: Sequence[bytes]) -> bytes:
     while split * 2 < len(hashes):
         split *= 2
     return node_hash(defined_root(hashes[:split]), defined_root(hashes[split:]))
-
-
-class Tiles:
-    """A stored tree, as a ledger keeps it; counts the hashes read."""
-
-    def __init__(self, hashes: Sequence[bytes]) -> None:
-        self.leaves = list(hashes)
-        self.nodes: dict[int, list[bytes]] = {}
-        self.reads = 0
-        frontier = Frontier()
-        for item in hashes:
-            for level, index, node in frontier.append(item):
-                row = self.nodes.setdefault(level, [])
-                assert index == len(row)
-                row.append(node)
-
-    def read_leaves(self, first: int, count: int) -> Sequence[bytes]:
-        self.reads += count
-        return self.leaves[first : first + count]
-
-    def read_nodes(self, level: int, first: int, count: int) -> Sequence[bytes]:
-        self.reads += count
-        return self.nodes[level][first : first + count]
 
 
 MANY = 70_000  # past 65,536, so that level 2 has a node
