@@ -79,7 +79,8 @@ def prices_lines(prices: Prices | None, model: str) -> Iterator[str]:
     """What the calls will be priced by, and whether the model that is asked for is among it."""
     if prices is None:
         return
-    yield f"Prices in {prices.currency} of {len(prices.models):,} models; SHA-256 of the file {prices.sha256}"
+    models = "1 model" if len(prices.models) == 1 else f"{len(prices.models)} models"
+    yield f"Prices in {prices.currency} of {models}; SHA-256 of the file {prices.sha256}"
     if model not in prices.models:
         yield f"Warning: there is no price of {model}: what it answers under that name has an unknown cost."
 
