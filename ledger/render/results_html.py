@@ -29,6 +29,9 @@ _OPEN_INDEX: Final = 100
 _INLINE: Final = 1_000
 """Characters of a value that stand without a box."""
 
+_STEPS: Final = 1_000
+"""Items of a list of texts that are shown."""
+
 _OUTCOMES: Final = {
     "accepted_first": "accepted at first",
     "accepted_after_retry": "accepted after the corrective turn",
@@ -85,8 +88,8 @@ def _summary(made: Mapping[str, Any], request_ids: Collection[str] | None) -> It
     yield (
         '<div class="first"><p><strong>Texts in boxes were written by models, files and servers.</strong> They are '
         "shown as text and do nothing here; characters that act or hide stand as escapes, like "
-        f"<code>{shown(chr(0x202E))}</code>. Each was held against what the ledger committed to when it was recorded; "
-        "one that does not match is flagged where it stands and at "
+        f"<code>{page.marked(chr(0x202E))}</code>. Each was held against what the ledger committed to when it was "
+        "recorded; one that does not match is flagged where it stands and at "
         '<a href="#check">the foot of the page</a>.</p></div>\n'
     )
     yield page.pairs(
@@ -99,11 +102,11 @@ def _summary(made: Mapping[str, Any], request_ids: Collection[str] | None) -> It
     )
     rows = [(words, cell(made[name])) for name, words in _OUTCOMES.items() if made[name]]
     yield table(
-        "", "What became of the lines of the run", ("outcome", "lines"), [*rows, ("all", cell(made["requests"]))]
+        "counts", "What became of the lines of the run", ("outcome", "lines"), [*rows, ("all", cell(made["requests"]))]
     )
     if request_ids is not None:
         yield paragraph(f"This page has only the requests asked for: {', '.join(sorted(request_ids))}.")
-    yield note(BLOCKED)
+    yield note(f"{BLOCKED} What is folded up on this page is not printed.")
 
 
 def _index(store: Store, run_id: str, upto: int, request_ids: Collection[str] | None, lines: int) -> Iterator[str]:
@@ -133,7 +136,7 @@ def _foot(made: Mapping[str, Any], found: Iterable[Evidence]) -> Iterator[str]:
         ("Position of the ledger", made["as_of"]["position"]), ("Root at that size", made["as_of"]["root"])
     )
     yield note(
-        "This page says nothing of whether the events themselves are as they were recorded. `replay-ledger verify` "
+        "This page says nothing of whether the events themselves are as they were recorded. replay-ledger verify "
         "does, and an audit bundle shows it to others."
     )
     yield "</section>\n"
@@ -246,19 +249,24 @@ def _output_table(output: Mapping[str, Any], values: Mapping[str, str]) -> str:
     first = ("proposed_action", "action_plan", "risk_level", "requires_human_approval", "blocked_by_policy")
     names = (*first, *(name for name in output if name not in first))
     rows = [(shown(name.replace("_", " ") if name in first else name), f"<td>{values[name]}</td>") for name in names]
-    return table("", "model_output", ("field", "value"), rows)
+    return table("output stacked", "model_output", ("field", "value"), rows)
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return f"<ol>{''.join(f'<li>{shown(item, page.LONGEST)}</li>' for item in value)}</ol>"
     if value is None or isinstance(value, bool):
         return shown(value)
     if value in ("", []):
         return "(empty)"
-    if isinstance(value, str):
-        return page.box("The value", value) if "\n" in value or len(value) > _INLINE else shown(value)
-    return shown(json.dumps(value, ensure_ascii=False), page.LONGEST)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        more = len(value) - _STEPS
+        left_out = (
+            flag(f"{count(more, 'more step')} left out here; replay-ledger show --content has every one.")
+            if more > 0
+            else ""
+        )
+        return f"<ol>{''.join(f'<li>{_value(item)}</li>' for item in value[:_STEPS])}</ol>{left_out}"
+    text = page.json_text(value)
+    return page.box("The value", text) if "\n" in text or len(text) > _INLINE else page.marked(text)
 
 
 def _read(body: bytes | None) -> dict[str, Any] | None:
@@ -293,7 +301,7 @@ def _event(told: Told) -> tuple[str, ...]:
     known["duration_us"] = seconds(p.get("duration_us"))
     known["wait_ms"] = None if p.get("wait_ms") is None else f"{p['wait_ms']:,} ms"
     facts = ", ".join(
-        f"{name} {_fact(value)}"
+        f"{name} {page.json_text(value)}"
         for name, value in p.items()
         if name not in _COLUMNS and value is not None and value is not False and value not in ([], {})
     )
@@ -305,10 +313,6 @@ def _event(told: Told) -> tuple[str, ...]:
         _content(told.evidence),
         cell(facts, "facts"),
     )
-
-
-def _fact(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _content(evidence: Evidence) -> str:

@@ -14,6 +14,8 @@ from ledger.render.results_html_page import (
     cell,
     count,
     heading,
+    json_text,
+    marked,
     note,
     paragraph,
     seconds,
@@ -53,7 +55,7 @@ class _Calls:
         for event, evidence in self._conversation.told:
             if isinstance(event, Event) and event.type == "RequestAccepted":
                 if evidence.body is None:
-                    return (), absence(evidence, "the request's line, and with it what the contract asked,")
+                    return (), absence(evidence, "the request's line with its contract")
                 asked = self._reader.asked(event.payload, evidence.body)
                 # An altered line is told of already, where it stands in the timeline.
                 return asked, "" if asked else note("What the contract asked cannot be read from the request's line.")
@@ -148,7 +150,7 @@ class _Calls:
         accepted = event.type == "OutputAccepted"
         given = _object(evidence.body) if accepted else self._answer.fields if self._answer is not None else None
         rows = [
-            (shown(name), cell(words), cell(value, limit=_LONGEST_VALUE), cell(verdict, _class_of(verdict)))
+            (shown(name), cell(words), f"<td>{value}</td>", cell(verdict, _class_of(verdict)))
             for name, words, value, verdict in _verdicts(self._asked, event, given)
         ]
         code = "kept" if accepted else f"broken: {event.payload['code']}"
@@ -197,8 +199,8 @@ def _read_body(body: bytes) -> tuple[list[tuple[str, str]] | None, str]:
     messages = None if sent is None else sent.pop("messages", None)
     if sent is None or not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         return None, ""
-    told = ", ".join(f"{name} {_as_text(value)}" for name, value in sent.items())
-    return [(_as_text(one.get("role")), _as_text(one.get("content"))) for one in messages], told or "nothing"
+    told = ", ".join(f"{name} {json_text(value)}" for name, value in sent.items())
+    return [(json_text(one.get("role")), json_text(one.get("content"))) for one in messages], told or "nothing"
 
 
 def _object(body: bytes | None) -> dict[str, Any] | None:
@@ -207,10 +209,6 @@ def _object(body: bytes | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # --- the verdict, as recorded --------------------------------------------------------------
@@ -229,12 +227,12 @@ _WHOLE: Final = "*"
 def _verdicts(
     asked: Sequence[AskedField], event: Event, given: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Field, what was asked, what was given, the verdict that the event holds."""
+    """Field, what was asked, what was given (HTML already), the verdict that the event holds."""
     faults = () if event.type == "OutputAccepted" else tuple(event.payload["fields"])
     for field in asked:
         present = given is not None and field.name in given
         words = field.words if field.required else f"{field.words} (optional)"
-        value = _as_json(given[field.name]) if given is not None and present else "-"
+        value = _given(given[field.name]) if given is not None and present else "-"
         yield field.name, words, value, _verdict(field, event, faults, None if given is None else present)
     known = {field.name for field in asked}
     for name in faults:
@@ -266,5 +264,8 @@ def _class_of(verdict: str) -> str:
     return {OK: "ok", MISSING: "wrong", INVALID: "wrong"}.get(verdict, "")
 
 
-def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _given(value: Any) -> str:
+    """As JSON, so that a text is told from the number or the flag that it looks like; HTML already."""
+    text = f'"{value}"' if isinstance(value, str) else json_text(value)
+    more = len(text) - _LONGEST_VALUE
+    return marked(text[:_LONGEST_VALUE]) + (f"... [{count(more, 'more character')}]" if more > 0 else "")

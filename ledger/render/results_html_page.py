@@ -6,14 +6,15 @@ The page is not issued: it depends on contents, which may be erased. So what sta
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from ledger.projections.conversations import Evidence
 from ledger.render.page import shown
-from ledger.render.safe import terminal
+from ledger.render.safe import parts
 
 LONGEST: Final = 100_000
 """Characters of one text that are shown; what is left out is counted, and `show` has it."""
@@ -48,13 +49,15 @@ td { font-variant-numeric: tabular-nums }
 .index { font-size: .9rem } .index td, .index th { overflow-wrap: normal; white-space: nowrap }
 .index .code { white-space: normal; overflow-wrap: anywhere; min-width: 14rem }
 .timeline { font-size: .85rem } .timeline td, .timeline th { overflow-wrap: normal; white-space: nowrap }
-.timeline .code { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; max-width: 14rem }
+.timeline .code { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; max-width: 14rem }
 .timeline .facts { white-space: normal; overflow-wrap: anywhere; min-width: 18rem }
+.counts { min-width: 20rem } .output th { overflow-wrap: normal; white-space: nowrap }
 .fields { width: 100%; table-layout: fixed }
 .fields th:first-child { width: 22% } .fields thead th:last-child { width: 18% }
 .ok { color: var(--good) } .wrong { color: var(--warn); font-weight: 600 }
 pre { background: var(--soft); border: 1px solid var(--line); margin: .25rem 0 .5rem; padding: .5rem;
   white-space: pre-wrap; unicode-bidi: isolate; max-width: 100% }
+.escape { background: var(--warn); color: var(--paper); border-radius: .2rem; padding: 0 .15rem }
 pre.long { max-height: 24rem; overflow-y: auto }
 .exchange { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 1rem; margin: .5rem 0 1rem }
 .side { border-top: 3px solid var(--line); padding-top: .5rem; min-width: 0 }
@@ -65,20 +68,24 @@ article header { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; align-items
   justify-content: space-between }
 article nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; font-size: .9rem }
 ol { margin: 0; padding-left: 1.5rem }
-@media (max-width: 56rem) {
+@media screen and (max-width: 56rem) {
   .exchange { grid-template-columns: minmax(0, 1fr) }
   dl { grid-template-columns: minmax(0, 1fr); gap: 0 } dd { margin-bottom: .5rem }
 }
-@media (max-width: 40rem) {
+@media screen and (max-width: 40rem) {
+  .stacked caption { display: block } .output th { white-space: normal }
   .stacked thead { position: absolute; clip-path: inset(50%); height: 1px; width: 1px; overflow: hidden }
   .stacked, .stacked tbody, .stacked tr, .stacked th, .stacked td { display: block; width: auto }
   .stacked tr { border-bottom: 1px solid var(--line); padding: .35rem 0 }
   .stacked th, .stacked td { border: 0; padding: 0 } .fields th:first-child { width: auto }
+  .fields td:nth-of-type(1)::before { content: "asked: "; opacity: .7 }
+  .fields td:nth-of-type(2)::before { content: "given: "; opacity: .7 }
+  .fields td:nth-of-type(3)::before { content: "verdict: "; opacity: .7 }
 }
 @media print {
-  body { max-width: none; padding: 0; font-size: 10pt } article nav { display: none }
+  :root { font-size: 10pt } body { max-width: none; padding: 0 } article nav { display: none }
   article { content-visibility: visible }
-  details::details-content { content-visibility: visible; block-size: auto }
+  nav details::details-content { content-visibility: visible; block-size: auto }
   pre.long { max-height: none; overflow: visible } .scroll { overflow: visible }
   .index { font-size: 8pt } .timeline { font-size: 7pt }
   .index td, .timeline td, .timeline th { white-space: normal; padding-right: .4rem }
@@ -140,10 +147,10 @@ def table(kind: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence
     )
 
 
-def cell(value: object, kind: str = "", limit: int | None = None) -> str:
-    """One cell of a table."""
-    marked = f' class="{kind}"' if kind else ""
-    return f"<td{marked}>{shown(value, limit)}</td>"
+def cell(value: object, kind: str = "") -> str:
+    """One cell of a table. ``kind``: its class."""
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<td{attribute}>{shown(value)}</td>"
 
 
 def text_box(label: str, text: str, *, closed: bool = False) -> str:
@@ -159,18 +166,35 @@ def box(label: str, text: str) -> str:
     cut = text[:LONGEST]
     lines = cut.split("\n")
     # A newline right after the tag is no part of the text: browsers drop it, and keep one that follows.
-    held = "\n" + escape("\n".join(map(terminal, lines)))
+    held = "\n" + "\n".join(map(marked, lines))
     long = len(cut) > _SCROLLED_CHARACTERS or len(lines) > _SCROLLED_LINES
     # What scrolls must be reachable by the keyboard, and then has to have a name.
     attributes = f' class="long" tabindex="0" role="region" aria-label="{shown(label)}"' if long else ""
     more = len(text) - LONGEST
-    left_out = f"{count(more, 'more character')} left out here; `show --content` has the whole text."
+    left_out = f"{count(more, 'more character')} left out here; replay-ledger show --content has the whole text."
     return f"<pre{attributes}>{held}</pre>\n{flag(left_out) if more > 0 else ''}"
+
+
+def marked(text: str) -> str:
+    """Text whose escapes, which stand for characters that act or hide, are told from the same letters in it."""
+    return "".join(
+        f'<span class="escape">{escape(part)}</span>' if acts else escape(part) for part, acts in parts(text)
+    )
 
 
 def text_of(body: bytes) -> str:
     r"""Bytes as text; those that are no UTF-8 are visible escapes."""
     return body.decode("utf-8", "backslashreplace")
+
+
+def json_text(value: Any) -> str:
+    """A text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:  # only where somebody altered the ledger
+        return "(too deep to be shown)"
 
 
 def absence(evidence: Evidence, what: str) -> str:
@@ -188,7 +212,7 @@ def absence(evidence: Evidence, what: str) -> str:
         case "altered":
             return flag(
                 f"Does not match the record: {what} ({at}) is not what was recorded. What stands here was put "
-                "in its place since; `replay-ledger verify` says what else does not match."
+                "in its place since; replay-ledger verify says what else does not match."
             )
     return ""
 

@@ -7,6 +7,7 @@ out here rather than asked of ``unicodedata``: the same text gives the same byte
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 # Characters that act on a terminal or hide: C0 and C1 controls (escape sequences begin with one),
@@ -19,6 +20,7 @@ _INVISIBLE: Final = (
     "\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U0010fffe\U0010ffff"
 )
 _UNSAFE: Final = re.compile(f"[{_INVISIBLE}]")
+_UNSAFE_RUN: Final = re.compile(f"[{_INVISIBLE}]+")
 _SHORT: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 # A cell that a spreadsheet takes for a formula begins with one of = + - @, also in their wide
@@ -36,6 +38,21 @@ def terminal(text: str, limit: int | None = None) -> str:
     if limit is None or len(text) <= limit:
         return _UNSAFE.sub(_escaped, text)
     return f"{_UNSAFE.sub(_escaped, text[:limit])}... [{len(text) - limit} more characters]"
+
+
+def parts(text: str) -> Iterator[tuple[str, bool]]:
+    """What ``terminal`` gives, in runs, each with whether it stands for characters that act or hide.
+
+    For what can mark the escapes, so that they are told from the same letters in the text.
+    """
+    at = 0
+    for match in _UNSAFE_RUN.finditer(text):
+        if match.start() > at:
+            yield text[at : match.start()], False
+        yield terminal(match.group()), True
+        at = match.end()
+    if at < len(text):
+        yield text[at:], False
 
 
 def _escaped(match: re.Match[str]) -> str:
