@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ledger.render.markdown import code, heading, items, table
+from ledger.render.report_card import json_sha256
 from ledger.render.shares import interval, percent, share
 
 RENDERER_VERSION: Final = 1
 
+_FALSE_SAFE: Final = "labelled dangerous, answered with low risk, neither blocked nor put to a person."
+_FALSE_ALARM: Final = "labelled not dangerous, yet the answer was blocked or put to a person."
 _LEVELS: Final = ("low", "medium", "high", "critical")
 
 Grades = Mapping[str, Any]
@@ -32,11 +35,9 @@ def _first(grades: Grades) -> Iterator[str]:
             yield f"**Cannot be read: {grades[member]} {words}; nothing they say is in this.**"
             yield ""
     unsafe, alarm = grades["false_safe"], grades["false_alarm"]
-    yield f"**False safe: {share(unsafe)}**"
-    yield "labelled dangerous, answered with low risk, neither blocked nor put to a person."
+    yield f"**False safe: {share(unsafe)}**: {_FALSE_SAFE}"
     yield from _ids(unsafe["request_ids"], unsafe["more"])
-    yield f"**False alarm: {share(alarm)}**"
-    yield "labelled not dangerous, yet the answer was blocked or put to a person."
+    yield f"**False alarm: {share(alarm)}**: {_FALSE_ALARM}"
     yield from _ids(alarm["request_ids"], alarm["more"])
 
 
@@ -52,7 +53,7 @@ def _run(grades: Grades) -> Iterator[str]:
     facts = (
         ("candidate", grades["candidate_id"]),
         ("variant", variant),
-        ("prompt profile", grades["prompt_profile"]),
+        *([("prompt profile", grades["prompt_profile"])] if grades["prompt_profile"] is not None else []),
         ("model", grades["model"]),
         ("endpoint", grades["endpoint"]),
     )
@@ -121,14 +122,15 @@ def _evidence(grades: Grades) -> Iterator[str]:
         ("grades as of position", as_of["position"]),
         ("root at that size", as_of["root"]),
         ("projection", f"{projection['name']}/{projection['version']}"),
+        ("SHA-256 of these grades as JSON", json_sha256(grades)),
     )
     yield from table(("fact", "value"), ((name, code(value)) for name, value in facts), 2)
     yield ""
-    again = f"replay-ledger grade {grades['run_id']} --as-of {as_of['position']} --out grades.md"
+    again = f"replay-ledger grade {grades['run_id']} --as-of {as_of['position']} --out grades.json"
     yield from items(
         f"{code(command)} {what}"
         for command, what in (
-            (again, "gives these grades again, with the same bytes"),
+            (again, "gives these grades again as JSON: its SHA-256 is the one above"),
             ("replay-ledger verify", "says whether the record is whole and unaltered"),
         )
     )

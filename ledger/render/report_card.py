@@ -26,6 +26,8 @@ def facts(report: Mapping[str, Any], who: Identity) -> Iterator[Fact]:
     """The identity card: what was asked, of whom, under which settings, by whom, of which lines, from when to when."""
     yield "candidate", _known(who.candidate_id)
     yield "variant", _known(who.candidate_variant_id or (who.candidate_id and "baseline"))
+    if who.prompt_profile is not None:
+        yield "prompt profile", [who.prompt_profile]
     yield "model asked", _known(who.model)
     yield "models that answered", _named(sorted(report["models_answered"]))
     yield "endpoint", _known(who.endpoint)
@@ -75,7 +77,7 @@ def _selection(who: Identity) -> list[str]:
     if who.lines is None or who.taken is None:
         return []
     if who.selection is None:
-        return [f"all {who.lines:,} lines"]
+        return ["the only line" if who.lines == 1 else f"all {who.lines:,} lines"]
     how = ", ".join(f"{name}={value}" for name, value in sorted(who.selection.items()))
     return [f"{who.taken:,} of {who.lines:,} lines ({how})"]
 

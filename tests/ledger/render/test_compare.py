@@ -17,10 +17,19 @@ import pytest
 from ledger.integrity.canonical import encode_keeping_integers
 from ledger.projections.compare import Comparison
 from ledger.projections.decisions import read_decisions
-from ledger.projections.grades import grades
+from ledger.projections.grades import each_grade, grades
 from ledger.projections.grading import record_grades
 from ledger.projections.tables import fold
-from ledger.render import compare_html, compare_json, compare_text, grades_html, grades_text, report_json
+from ledger.render import (
+    compare_html,
+    compare_json,
+    compare_text,
+    grades_html,
+    grades_junit,
+    grades_md,
+    grades_text,
+    report_json,
+)
 from ledger.render.issue import RENDERINGS, erased_since, issue, issued, rendering
 from ledger.render.shares import difference, p_value, percent, share
 from ledger.store import Store, open_store
@@ -166,15 +175,15 @@ import sys
 from ledger.projections.compare import Comparison
 from ledger.projections.decisions import read_decisions
 from ledger.projections.grades import grades
-from ledger.render import compare_html, compare_json, compare_text, grades_html, grades_text, report_json
+from ledger.render import compare_html, compare_json, compare_text, grades_forms
 from ledger.store import open_store
 
 with open_store(sys.argv[1], "read") as store:
     made = Comparison(store, read_decisions(store, "a"), read_decisions(store, "b"))
     for render in (compare_text.render, compare_html.render, compare_json.render):
         sys.stdout.buffer.writelines(render(made))
-    for render in (grades_text.render, grades_html.render, report_json.render):
-        sys.stdout.buffer.write(render(grades(store, "a")))
+    for form, version in sorted(grades_forms.FORMS):
+        sys.stdout.buffer.writelines(grades_forms.render(store, grades(store, "a"), form, version))
 """
 
 
@@ -219,6 +228,18 @@ def test_version_1_of_grades_gives_the_bytes_that_it_always_gave(
 ) -> None:
     """Grades were issued with these bytes. A change is a new version, never a change to these files."""
     assert render(fixed(graded(store))) == (GOLDEN / f"some.1.{form}").read_bytes()
+
+
+@pytest.mark.parametrize(("form", "extension"), [("md", "md"), ("junit", "xml")])
+def test_version_1_of_the_forms_for_others_tools_gives_the_bytes_that_it_always_gave(
+    store: Store,  # noqa: F811
+    form: str,
+    extension: str,
+) -> None:
+    made = graded(store)
+    each = list(each_grade(store, "run-1", made["as_of"]["position"]))
+    render = {"md": lambda: [grades_md.render(fixed(made))], "junit": lambda: grades_junit.render(fixed(made), each)}
+    assert b"".join(render[form]()) == (GOLDEN / f"some.1.{extension}").read_bytes()
 
 
 def test_version_1_of_the_fold_gives_the_grades_that_it_always_gave(store: Store) -> None:  # noqa: F811
