@@ -278,6 +278,7 @@ def _side(store: Store, run: Decisions) -> dict[str, Any]:
         **run.run,
         "state": run.state,
         **run.counts(),
+        "cost": run.cost(),
         "unreadable": len(run.unreadable),
         "as_of": {"position": run.position, "root": root, "size": run.position},
     }

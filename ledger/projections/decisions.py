@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ledger.events import AFTER_TERMINAL_TYPES, TERMINAL_TYPES, Event
+from ledger.projections.cost import CostTotals, Prices
 from ledger.projections.projection import Pass, find_pass, pass_events, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
@@ -69,6 +70,7 @@ class Decisions:
         self.rejected = self.leak_rejected = 0
         self.input_sha256: str | None = None
         self.unreadable = array("q")
+        self.spent = CostTotals()
         self._index: dict[str, int] = {}
         self._incidents: list[str] = []
         self._lines, self._accepted, self._decided = array("q"), array("q"), array("q")
@@ -84,6 +86,7 @@ class Decisions:
         if isinstance(event, Event) and event.type == "RunStarted":
             self._clear()
             self.run = {fact: event.payload[fact] for fact in _RUN_FACTS}
+            self.spent = CostTotals(Prices.from_settings(event.payload["settings"]))
         elif self.ended:
             return
         elif isinstance(event, Unreadable):
@@ -144,6 +147,10 @@ class Decisions:
         refused = {"rejected": self.rejected, "leak_rejected": self.leak_rejected}
         return {**outcomes, **refused, "requests": sum(outcomes.values()) + sum(refused.values())}
 
+    def cost(self) -> dict[str, Any] | None:
+        """What the calls cost, as in the run's report; None where it had no prices."""
+        return self.spent.member(unreadable=bool(self.unreadable))
+
     # --- one method an event type ----------------------------------------------------------
 
     def accept(self, event: Event) -> None:
@@ -162,6 +169,7 @@ class Decisions:
         self._asked_of.append(self._asked.setdefault(asked, len(self._asked)))
 
     def begin(self, event: Event) -> None:
+        self.spent.add_start()
         index = self._index.get(event.request_id or "")
         if index is not None and self._marks[index] == _NOT_STARTED:
             self._marks[index] = _INCOMPLETE
@@ -209,6 +217,14 @@ def _intake(of: Decisions, event: Event) -> None:
     of.input_sha256 = event.payload["input_sha256"]
 
 
+def _answer(of: Decisions, event: Event) -> None:
+    of.spent.add_reply(event.payload)
+
+
+def _fail(of: Decisions, event: Event) -> None:
+    of.spent.add_failure(event.payload)
+
+
 def _complete(of: Decisions, event: Event) -> None:
     of.state, of.ended = event.payload["outcome"], True
 
@@ -227,6 +243,8 @@ _HANDLERS: Final[dict[str, Callable[[Decisions, Event], None]]] = {
     "LeakRejected": _leak,
     "IntakeCompleted": _intake,
     "ModelCallStarted": Decisions.begin,
+    "ModelCalled": _answer,
+    "ModelCallFailed": _fail,
     "OutputAccepted": Decisions.decide,
     "FallbackApplied": Decisions.decide,
     "RunCompleted": _complete,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ledger.projections.compare import Comparison
 from ledger.projections.decisions import OUTCOMES, RISK_LEVELS
 from ledger.render import page
-from ledger.render.compare_text import FACTS, QUESTIONS, caveats, text, verdict
+from ledger.render.compare_text import FACTS, QUESTIONS, caveats, cost, text, verdict
 from ledger.render.page import shown
 from ledger.render.shares import difference, interval, p_value, percent, share
 
@@ -50,6 +50,7 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[str]:
     rows = [(name.replace("_", " "), *(side[name] for side in sides)) for name in ("run_id", *FACTS, "endpoint")]
     counts = ("requests", *OUTCOMES, "rejected", "leak_rejected")
     rows += [(name.replace("_", " "), *(side[name] for side in sides)) for name in counts]
+    rows.append(("cost", *(cost(side["cost"]) for side in sides)))
     yield page.table("Who was asked, and what became of the requests", ("", "first", "second"), rows)
     yield page.heading("Agreement")
     yield page.pairs(

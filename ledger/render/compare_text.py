@@ -59,6 +59,9 @@ def caveats(summary: Mapping[str, Any]) -> Iterator[str]:
     for name, what in (("system_prompt", "system prompt"), ("contract", "response contract"), ("policy_id", "policy")):
         if summary["asked_differently"][name]:
             yield f"{_count(summary['asked_differently'][name], 'pair')} were asked with another {what}."
+    costs = [summary[side]["cost"] for side in ("first", "second")]
+    if all(costs) and costs[0]["prices_sha256"] != costs[1]["prices_sha256"]:
+        yield "The two runs were priced by different lists."
     if summary["same_input"] is False:
         yield "The two runs read different files, so an incident's context may differ too."
     for side in ("first", "second"):
@@ -81,10 +84,19 @@ def _head(summary: Mapping[str, Any]) -> Iterator[str]:
     rows = [("", "first", "second"), ("run", *(terminal(side["run_id"]) for side in sides))]
     rows += [(name.removesuffix("_id"), *(_shown(side[name]) for side in sides)) for name in FACTS]
     rows += [(name, *(str(side[name]) for side in sides)) for name in ("requests", "accepted", "fallback")]
+    rows.append(("cost", *(terminal(cost(side["cost"])) for side in sides)))
     found = widths(rows)
     yield verdict(summary)
     yield ""
     yield from (line(row, found) for row in rows)
+
+
+def cost(of: Mapping[str, Any] | None) -> str:
+    """What a run cost, in a cell; the reports tell more."""
+    if of is None:
+        return "not priced"
+    known = f"{of['known']} {of['currency']}"
+    return known if of["total"] is not None else f"unknown, at least {known}"
 
 
 def _shown(value: str | None) -> str:

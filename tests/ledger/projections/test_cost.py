@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from ledger.events import NewEvent, Payload, RunCompleted, new_event
 from ledger.projections.cost import PICOS, CostTotals, Prices, decimal_text
 from ledger.projections.counts import Outcomes
+from ledger.projections.decisions import Decisions
+from ledger.projections.projection import fold_all
 from ledger.projections.report import ReportFold, report
 from ledger.store import Store
 from ledger.store.records import Unreadable
@@ -258,12 +260,10 @@ def _fraction(reply: Mapping[str, Any], prices: Mapping[tuple[str, ...], Fractio
 
 
 @given(stories(), st.integers(min_value=0, max_value=2**32))
-def test_the_reports_sum_is_that_of_fractions(events: list[NewEvent], seed: int) -> None:
+def test_the_sum_of_a_report_and_of_a_comparison_is_that_of_fractions(events: list[NewEvent], seed: int) -> None:
     told = priced(events, Random(seed))
-    fold = ReportFold("run-1")
-    for event in as_events(told):
-        fold.fold(event)
-    made = fold.finish(bytes(32))
+    made = fold_all(ReportFold("run-1"), as_events(told)).finish(bytes(32))
+    assert fold_all(Decisions("run-1"), as_events(told)).cost() == made["cost"]
     cost, calls = made["cost"], made["calls"]
     known, *counted = in_fractions(told)
     assert Fraction(cost["known"]) == known

@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 
+from ledger.events import new_event
 from ledger.integrity.canonical import encode_keeping_integers
 from ledger.projections.compare import Comparison
+from ledger.projections.cost import Prices
 from ledger.projections.decisions import read_decisions
 from ledger.projections.grades import each_grade, grades
 from ledger.projections.grading import record_grades
+from ledger.projections.report import report
 from ledger.projections.tables import fold
 from ledger.render import (
     compare_html,
@@ -39,7 +42,7 @@ from tests.ledger.projections.test_grades import label
 from tests.ledger.projections.two_runs import BLOCKED, FALLBACK, HIGH, LOW, a_run, asked, contents_of, redact
 from tests.ledger.render.test_report_html_1 import Page
 from tests.ledger.render.test_same_bytes import SURROUNDINGS
-from tests.stories import digest
+from tests.stories import MODEL, called, digest, started
 
 GOLDEN = Path(__file__).parents[2] / "data" / "grades"
 HOSTILE = (
@@ -63,6 +66,31 @@ def fill(of: Store, action: str = HOSTILE) -> None:
 
 
 # --- comparisons ----------------------------------------------------------------------------
+
+
+def test_the_costs_stand_side_by_side_and_other_prices_are_named(store: Store) -> None:  # noqa: F811
+    for run_id, price, model in (("a", "1000", MODEL), ("b", "2", MODEL), ("c", "2", "other")):
+        prices = Prices("USD", digest(price), {model: {"prompt": price, "completion": price}})
+        begun = new_event(started(settings=prices.settings()), run_id=run_id)
+        replied = new_event(called(1), run_id=run_id, request_id="INC-1", content="{}")
+        _, *rest, decided, ended = a_run(run_id, asked(("INC-1", LOW)))
+        store.append([begun, *rest, replied, decided, ended])
+    store.append(a_run("d", asked(("INC-1", LOW))))
+
+    def both(first: str, second: str) -> tuple[dict[str, Any], str, str]:
+        pair = Comparison(store, read_decisions(store, first), read_decisions(store, second))
+        text, html = (b"".join(form.render(pair)).decode() for form in (compare_text, compare_html))
+        return pair.summary(), text, html
+
+    summary, text, html = both("a", "b")
+    assert [summary[side]["cost"] for side in ("first", "second")] == [report(store, run)["cost"] for run in "ab"]
+    assert re.search(r"^cost +0\.12 USD +0\.00024 USD$", text, re.MULTILINE)
+    assert "<td>0.12 USD</td>" in html
+    assert "The two runs were priced by different lists." in text
+    _, text, html = both("b", "c")
+    assert re.search(r"^cost +0\.00024 USD +unknown, at least 0 USD$", text, re.MULTILINE)
+    assert "different lists" not in text + html
+    assert re.search(r"^cost +not priced +0\.12 USD$", both("d", "a")[1], re.MULTILINE)
 
 
 def test_nothing_that_a_model_wrote_acts_in_the_text(store: Store) -> None:  # noqa: F811
@@ -173,6 +201,7 @@ def test_a_comparison_has_the_same_bytes_on_both_databases(tmp_path: Path, postg
 PROGRAM = """
 import sys
 from ledger.projections.compare import Comparison
+from ledger.projections.cost import Prices
 from ledger.projections.decisions import read_decisions
 from ledger.projections.grades import grades
 from ledger.render import compare_html, compare_json, compare_text, grades_forms
