@@ -1,8 +1,9 @@
 """The Markdown that every renderer reads alike, and hostile text in it made safe to show.
 
 What is not a word of ours stands in a code span: there no renderer sees a link, a mention, a heading, an
-entity or a reference to an issue, whatever the text. Two characters could still end the span or the cell
-of a table around it, and renderers disagree on how to escape them there, so they become visible escapes.
+entity or a reference to an issue, whatever the text. A backtick or a pipe could still end the span or the cell
+of a table around it, and renderers disagree on how to escape them there, so they become visible escapes; so do
+the three that HTML is made of, which some tools look for before they read any Markdown.
 Tables are those of GitHub Flavored Markdown. Issued reports rest on this: what it gives keeps its bytes.
 """
 
@@ -17,7 +18,7 @@ from ledger.render.safe import terminal
 LONGEST: Final = 300
 """Characters of a text that are shown; what is left out is counted in a mark."""
 
-_ENDS: Final = re.compile("[`|<>]")
+_ENDS: Final = re.compile("[`|<>&]")
 
 
 def code(value: object, limit: int = LONGEST) -> str:

@@ -69,8 +69,8 @@ def check_harmless(markdown: str, columns: set[int] | None = None) -> list[Read]
 
 
 def shown(text: str) -> str:
-    """What is to be read of it: as on a terminal, with the four characters that could end a span or a cell escaped."""
-    for char, escape in (("`", r"\x60"), ("|", r"\x7c"), ("<", r"\x3c"), (">", r"\x3e")):
+    """What is to be read of it: as on a terminal, with what could end a span or a cell escaped."""
+    for char, escape in (("`", r"\x60"), ("|", r"\x7c"), ("<", r"\x3c"), (">", r"\x3e"), ("&", r"\x26")):
         text = text.replace(char, escape)
     return terminal(text)
 
