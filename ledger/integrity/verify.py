@@ -23,6 +23,7 @@ from ledger.integrity.anchors import Anchor, OpenedAnchor, open_anchor
 from ledger.integrity.aside import Aside, Question
 from ledger.integrity.derived import Derived
 from ledger.integrity.guards import faulty_guards, foreign_triggers
+from ledger.integrity.held import check_held
 from ledger.integrity.note import VerifierKey
 from ledger.integrity.pool import Slicer
 from ledger.integrity.row_security import RowSecurity, row_security
@@ -170,6 +171,8 @@ class _Verification:
         with Slicer(self._store, walk.head.origin, derived.key, self._asked.jobs) as slicer:
             yield "the events", lambda: self._walk_events(walk, slicer, derived)
             yield "versions", lambda: self._check_run_versions(walk, derived)
+            if walk.redactions:
+                yield "legal holds", lambda: check_held(self._store, self._found, walk.judged)
             if self._asked.at is None:
                 yield "the projection tables", lambda: derived.add_up(slicer, walk.judged)
         yield "anchors and checkpoints", lambda: self._judge(walk)

@@ -14,6 +14,7 @@ import pytest
 from ledger import copy_ledger
 from ledger.events import (
     LEDGER_RUN_ID,
+    ContentRedacted,
     Counts,
     FallbackApplied,
     IntakeCompleted,
@@ -107,6 +108,11 @@ def other(ledger_url: str, store: Store, clock: Clock) -> Iterator[Store]:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+def ordered_erasure(positions: list[int]) -> NewEvent:
+    """As ``redact`` appends it, by somebody who asks nothing of holds."""
+    return new_event(ContentRedacted(positions=positions, reason="asked", actor="someone"), run_id=LEDGER_RUN_ID)
 
 
 def remaining(store: Store) -> list[tuple[int, str | None]]:
@@ -284,6 +290,35 @@ def test_a_legal_hold_forbids_it_until_it_is_lifted(store: Store, on: str | None
     refused(store, target, Held, "case-1 on")
     lift_hold(store, "case-1", BY)
     assert redact(store, target, reason="asked", by=BY).contents
+
+
+@pytest.mark.parametrize("on", [None, "r1"])
+def test_an_erasure_past_a_hold_fails_verification_for_ever(store: Store, on: str | None) -> None:
+    store.append(told())
+    store.append(told("r2"))
+    redact(store, Target("r1", "INC-2"), reason="asked", by=BY)
+    set_hold(store, "case-1", on, BY)
+    set_hold(store, "case-2", "r2", BY)
+    held = remaining(store)[0][0]
+    (receipt,) = store.append([ordered_erasure([held])])
+    lift_hold(store, "case-1", BY)
+    (finding,) = verify(store).findings
+    assert (finding.position, finding.member, finding.kind) == (
+        receipt.position,
+        "redactions",
+        "redacted without authority",
+    )
+    assert "hold case-1" in str(finding)
+
+
+def test_a_lifted_hold_and_one_on_another_run_leave_an_erasure_lawful(store: Store) -> None:
+    store.append(told())
+    store.append(told("r2"))
+    set_hold(store, "case-1", "r1", BY)
+    set_hold(store, "case-2", "r2", BY)
+    lift_hold(store, "case-1", BY)
+    store.append([ordered_erasure([remaining(store)[0][0]])])
+    assert not verify(store).findings
 
 
 def test_a_hold_on_another_run_forbids_nothing_here(store: Store) -> None:
