@@ -6,6 +6,8 @@ Its default is the one of ``RunSettings``.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
@@ -238,7 +240,27 @@ def _check_together(values: dict[str, Any]) -> None:
 
 
 def check_extra_body(members: dict[str, Any] | None) -> None:
-    """Raise ``Refused`` for members of the body that are the program's own."""
+    """Raise ``Refused`` for members of the body that are the program's own, and for secrets: bodies are recorded."""
     clash = sorted(NOT_IN_EXTRA_BODY & (members or {}).keys())
     if clash:
         raise Refused(f"--extra-body: {', '.join(clash)} may not be given there")
+    secret = next(_secret_names(members), None)
+    if secret is not None:
+        raise Refused(
+            f"--extra-body: what is sent is recorded, and {secret!a} is the name of a secret; "
+            "secrets go by --header NAME=env:VARIABLE"
+        )
+
+
+_SECRET_NAMES: Final = frozenset(
+    {"apikey", "xapikey", "authorization", "accesstoken", "authtoken", "token", "secret", "clientsecret", "password"}
+)
+
+
+def _secret_names(value: object) -> Iterator[str]:
+    """The names of members, at any depth, that hold a secret by what they are called."""
+    if isinstance(value, dict):
+        yield from (name for name in value if re.sub("[-_ ]", "", name).lower() in _SECRET_NAMES)
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from _secret_names(item)

@@ -120,6 +120,7 @@ def test_the_name_of_a_file_does_not_act_on_the_terminal(program: Program) -> No
         (("--max-fallback-rate", "1.5"), "--max-fallback-rate"),
         (("--extra-body", '{"stream": true}'), "stream may not be given"),
         (("--extra-body", "{"), "--extra-body"),
+        (("--extra-body", '{"auth": [{"API_Key": "hunter22"}]}'), "'API_Key' is the name of a secret"),
         (("--sample-seed", "3"), "--sample"),
         (("--tag", "no pair"), "--tag"),
         (("--base-url", "ftp://host/v1"), "--base-url"),
