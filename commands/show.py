@@ -124,7 +124,7 @@ def _block(title: str, members: Mapping[str, Any]) -> Iterator[str]:
     if members:
         yield f"  {title}"
         for name, value in members.items():
-            yield f"    {terminal(name):<22}{terminal(_text(value))}"
+            yield f"    {terminal(name) + ' ':<22}{terminal(_text(value))}"
 
 
 def _text(value: Any) -> str:

@@ -72,17 +72,20 @@ def test_a_run_tells_what_it_cost_in_its_report_in_sql_and_in_words(
     answered = program("sql", asked, "--format", "json", "--ledger", ledger_url)
     assert answered.json == [{name: cost[name] for name in answered.json[0]}]
     assert program("rebuild", "--check", "--ledger", ledger_url).code == 0
-    assert "FAIL" not in program("verify", "--ledger", ledger_url).text
+    assert program("verify", "--ledger", ledger_url).code == 0
 
 
 def test_an_answer_under_another_name_and_one_without_usage_have_an_unknown_cost(
     program: Program, against: Against, three: Path, prices: Path
 ) -> None:
+    long_name = "example/a-model-with-a-long-name"
+    prices.write_text(PRICES + PRICES.partition("\n")[2].replace('"m"', f'"{long_name}"'), encoding="utf-8")
     against(reply(usage=USED), reply(model="m-2026-05-01", usage=USED), reply())
     ended = program("run", three, "--model", "m", "--prices", prices, "--json", "-j", "1")
     cost = ended.json["cost"]
     assert (cost["known"], cost["total"], cost["calls_without_cost"]) == ("0.00021", None, 2)
     assert "cost: unknown for 2 of 3 calls; 0.00021 USD else" in ended.err
+    assert f"    prompt_price:{long_name} 0.15\n" in program("show", "latest").text
 
 
 def test_a_resume_goes_by_the_prices_that_were_recorded_whatever_became_of_the_file(
