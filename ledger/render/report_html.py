@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ledger.render import report_html_1
+from ledger.projections.identity import identity
+from ledger.projections.incidents import incidents
+from ledger.render import report_html_1, report_html_2
 from ledger.store import Store
 
 Report = Mapping[str, Any]
@@ -19,7 +21,13 @@ def _version_1(_store: Store, report: Report) -> Iterator[bytes]:
     return iter([report_html_1.render(report)])
 
 
-RENDERERS: Final[dict[int, Callable[[Store, Report], Iterator[bytes]]]] = {1: _version_1}
+def _version_2(store: Store, report: Report) -> Iterator[bytes]:
+    run_id, position = report["run_id"], report["as_of"]["position"]  # what is appended meanwhile changes nothing
+    who, lines = identity(store, run_id, position), incidents(store, run_id, position)
+    return report_html_2.render(report, who, lines, store.head().origin)
+
+
+RENDERERS: Final[dict[int, Callable[[Store, Report], Iterator[bytes]]]] = {1: _version_1, 2: _version_2}
 RENDERER_VERSION: Final = max(RENDERERS)
 
 
