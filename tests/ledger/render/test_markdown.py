@@ -30,7 +30,7 @@ class Read(HTMLParser):
         self.rows: list[int] = []
         self.codes: list[str] = []
         self.cells: list[list[str]] = []
-        self._in_code = False
+        self._in_code = self._in_cell = False
         self.feed(page)
         self.close()
 
@@ -46,14 +46,16 @@ class Read(HTMLParser):
         elif tag in ("td", "th"):
             self.rows[-1] += 1
             self.cells[-1].append("")
+            self._in_cell = True
 
     def handle_endtag(self, tag: str) -> None:
         self._in_code = self._in_code and tag != "code"
+        self._in_cell = self._in_cell and tag not in ("td", "th")
 
     def handle_data(self, data: str) -> None:
         if self._in_code:
             self.codes[-1] += data
-        if self.cells and self.cells[-1]:
+        if self._in_cell:
             self.cells[-1][-1] += data
 
 
