@@ -44,6 +44,7 @@ _NAMED: Final = 20
         "replay-ledger grade latest labels.csv --map risk_level=true_severity --out grades.html",
         "replay-ledger grade latest --format json | jq .false_safe",
         "replay-ledger grade latest --issue --out grades.html",
+        "replay-ledger grade latest --format junit --out grades.xml",
         "replay-ledger grade --schema > label-schema.json",
     ],
 )
@@ -84,7 +85,8 @@ def grade(ctx: click.Context, /, run: str | None, labels: str | None, schema: bo
     joined to the run after it has ended and appended to the ledger; the same labels again append nothing.
     Without LABELS the grades on record are printed again, with the same bytes. What was let through
     although its label says that it was dangerous comes first. No label ever enters a request: a run that
-    has not ended is not graded, and the leak guard refuses requests that hold labels.
+    has not ended is not graded, and the leak guard refuses requests that hold labels. As junit, a request with
+    a label is a case: a wrong answer is a failure, none an error.
 
     \b
     Exit: 0 graded, whatever the grades are; 1 an event that cannot be read; 2 labels that are not as

@@ -35,6 +35,8 @@ _EXTENSIONS: Final = {
         "replay-ledger report latest",
         "replay-ledger report latest --format json | jq .failures",
         "replay-ledger report replay-20261130 --as-of 2026-11-30T20:42:00Z --out report.json",
+        "replay-ledger report latest --out report.md",
+        "replay-ledger report latest --out report.xml",
         "replay-ledger report latest --projection report/1 --format json",
         "replay-ledger report latest --issue --out report.html",
     ],
@@ -73,7 +75,8 @@ def report(
     """Print the report of a run.
 
     The same events give the same bytes, on any machine and at any time. With --as-of it is the
-    report as it was then.
+    report as it was then. md is for a pull request or a ticket; junit for continuous integration: a
+    fallback is a failure, what was never put to the model an error.
 
     \b
     Exit: 0 whatever the run's verdict is; 1 an event of the run cannot be read.
