@@ -20,43 +20,62 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "replay-ledger"
 COMPLETION_VARIABLE: Final = "_REPLAY_LEDGER_COMPLETE"
+# heading -> verb -> where it is, and the first sentence of its help: to list the verbs, none of them is loaded.
 SECTIONS: Final = {
     "Run": {
-        "demo": "commands.demo:demo",
-        "prepare": "commands.prepare:prepare",
-        "ping": "commands.ping:ping",
-        "run": "commands.run:run",
-        "resume": "commands.resume:resume",
-        "abandon": "commands.abandon:abandon",
+        "demo": ("commands.demo:demo", "Show the whole thing, without a key and without a network."),
+        "prepare": ("commands.prepare:prepare", "Make replay requests from alerts and incidents."),
+        "ping": ("commands.ping:ping", "Ask an endpoint, before a long run, whether it will do."),
+        "run": ("commands.run:run", "Put each incident of FILE to a model, and record every step."),
+        "resume": ("commands.resume:resume", "Go on with a run that was stopped."),
+        "abandon": ("commands.abandon:abandon", "End a run for good."),
     },
     "Read": {
-        "runs": "commands.runs:runs",
-        "show": "commands.show:show",
-        "results": "commands.results:results",
-        "report": "commands.report:report",
-        "report-check": "commands.report_check:report_check",
-        "compare": "commands.compare:compare",
-        "grade": "commands.grade:grade",
+        "runs": ("commands.runs:runs", "List the runs of the ledger, newest first."),
+        "show": ("commands.show:show", "Show a run's settings and state, or a request's timeline."),
+        "results": ("commands.results:results", "Print the results of a run."),
+        "report": ("commands.report:report", "Print the report of a run."),
+        "report-check": (
+            "commands.report_check:report_check",
+            "Check that a report is one that was issued, byte for byte, and make it again.",
+        ),
+        "compare": ("commands.compare:compare", "Hold two runs over the same incidents against each other."),
+        "grade": (
+            "commands.grade:grade",
+            "Hold a run's answers against labels from a file of their own, and print how they stand.",
+        ),
     },
     "Prove": {
-        "verify": "commands.verify:verify",
-        "checkpoint": "commands.checkpoint:checkpoint",
-        "keys": "commands.keys:keys",
-        "prove": "commands.prove:prove",
-        "bundle": "commands.bundle:bundle",
-        "bundle-check": "commands.bundle_check:bundle_check",
-        "verifier": "commands.verifier:verifier",
-        "reproduce": "commands.reproduce:reproduce",
-        "rebuild": "commands.rebuild:rebuild",
+        "verify": (
+            "commands.verify:verify",
+            "Check that the record is whole and unaltered, and say what vouches for it.",
+        ),
+        "checkpoint": (
+            "commands.checkpoint:checkpoint",
+            "Sign the ledger as it stands, and print the signed note and nothing else.",
+        ),
+        "keys": ("commands.keys:keys", "Show the key that signs the ledger's checkpoints, or give the ledger another."),
+        "prove": ("commands.prove:prove", "Prove that one event is in the ledger that was signed."),
+        "bundle": ("commands.bundle:bundle", "Write a zip with which others can check a run without this ledger."),
+        "bundle-check": ("commands.bundle_check:bundle_check", "Check an audit bundle, or a proof for one event."),
+        "verifier": ("commands.verifier:verifier", "Write verify.py, which checks audit bundles on any machine."),
+        "reproduce": (
+            "commands.reproduce:reproduce",
+            "Decide a run again from its recorded replies, offline, and list each decision that would differ.",
+        ),
+        "rebuild": ("commands.rebuild:rebuild", "Make the tables that come from the log anew."),
     },
     "Ask": {
-        "sql": "commands.sql:sql",
+        "sql": ("commands.sql:sql", "Ask the ledger in SQL; nothing that is asked can change it."),
     },
     "Operate": {
-        "redact": "commands.redact:redact",
-        "hold": "commands.hold:hold",
-        "retention": "commands.retention:retention",
-        "db": "commands.db:db",
+        "redact": ("commands.redact:redact", "Erase the content of a run, or of one request of it."),
+        "hold": ("commands.hold:hold", "Forbid that content is erased, for as long as a court or an audit needs it."),
+        "retention": (
+            "commands.retention:retention",
+            "Say for how many days content must be kept before it may be erased.",
+        ),
+        "db": ("commands.db:db", "Make a ledger, upgrade its schema, see its state, grant roles, copy it."),
     },
 }
 _STOPPED: Final = 130

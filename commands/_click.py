@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from commands._config import path_of
 from commands._options import common_options
@@ -59,24 +60,24 @@ class SubGroup(click.Group):
 
 
 class Group(click.Group):
-    """Verbs under headings, each imported when it is first needed.
+    """Verbs under headings, each imported when it is first needed, and none to list them.
 
-    ``sections``: heading -> verb -> ``module:attribute``.
+    ``sections``: heading -> verb -> (``module:attribute``, first sentence of its help).
     """
 
-    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, tuple[str, str]]], **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", CONTEXT_SETTINGS)
         super().__init__(*args, **kwargs)
         self.sections = sections
-        self._places = {verb: place for verbs in sections.values() for verb, place in verbs.items()}
+        self._verbs = {verb: where for verbs in sections.values() for verb, where in verbs.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._places)
+        return list(self._verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = self._places.get(cmd_name)
-        if place is None:
+        if cmd_name not in self._verbs:
             return None
+        place, _ = self._verbs[cmd_name]
         module, _, attribute = place.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
@@ -85,10 +86,11 @@ class Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, verbs in self.sections.items():
-            rows = []
-            for verb in verbs:
-                command = self.get_command(ctx, verb)
-                if command is not None and not command.hidden:
-                    rows.append((verb, command.get_short_help_str(limit=formatter.width)))
             with formatter.section(heading):
-                formatter.write_dl(rows, col_max=12)
+                formatter.write_dl([(verb, what) for verb, (_, what) in verbs.items()], col_max=12)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        fitting = [
+            CompletionItem(verb, help=what) for verb, (_, what) in self._verbs.items() if verb.startswith(incomplete)
+        ]
+        return fitting + click.Command.shell_complete(self, ctx, incomplete)

@@ -80,6 +80,26 @@ def test_help_is_grouped_and_names_every_command(program: Program) -> None:
             assert f"\n  {name} " in ended.text
 
 
+def test_what_a_list_of_verbs_says_of_one_is_the_first_sentence_of_its_help() -> None:
+    context = click.Context(ROOT)
+    for commands in SECTIONS.values():
+        for name, (_, what) in commands.items():
+            command = ROOT.get_command(context, name)
+            assert command is not None
+            assert what == command.get_short_help_str(limit=1000)
+
+
+def test_the_list_of_verbs_took_seconds_for_every_verb_was_loaded(program: Program) -> None:
+    for env in ({"PYTHONVERBOSE": "1"}, {"PYTHONVERBOSE": "1", "_REPLAY_LEDGER_COMPLETE": "zsh_complete"}):
+        completed = "_REPLAY_LEDGER_COMPLETE" in env
+        words = {"COMP_WORDS": "replay-ledger re", "COMP_CWORD": "1"} if completed else {}
+        ended = program(*(() if completed else ("--help",)), env=env | words)
+        assert "report" in ended.text
+        assert "import 'commands._click'" in ended.err
+        assert "import 'commands.report'" not in ended.err
+        assert "import 'sqlalchemy'" not in ended.err
+
+
 def test_the_version_is_told(program: Program) -> None:
     ended = program("--version")
     assert (ended.code, ended.err) == (0, "")
