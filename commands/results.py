@@ -83,9 +83,9 @@ def results(
     it is to JSON lines, never as a formula to CSV, and escaped in a table and on a terminal. A text
     that was redacted is null.
 
-    The html page has every line of the run and all that was said about it, so it is large: about
-    20 kB a request with a prompt of 2 kB. Of a run of thousands, choose with --request-id. A text
-    longer than 100,000 characters is cut there, and the page says so.
+    The html page has every line of the run and all that was said about it, so it is large: with
+    prompts of 2 kB, some 80 MB for 10,000 requests answered at once. Of such a run, choose with
+    --request-id. A text longer than 100,000 characters is cut there, and the page says so.
 
     \b
     Exit: 0 whatever the run's verdict is; 1 an event of the run cannot be read, or a text is not

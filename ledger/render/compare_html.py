@@ -17,6 +17,13 @@ RENDERER_VERSION: Final = 1
 SHOWN: Final = 500
 """Differences, and incidents of one run alone, that are shown; all are counted."""
 
+_STYLE: Final = """.numbers, .texts { margin-bottom: 1rem; min-width: min(28rem, 100%) } dl { margin-bottom: 1rem }
+.numbers td, .numbers th { overflow-wrap: normal } .texts th, .answers th { overflow-wrap: normal }
+@media screen and (max-width: 40rem) {
+  dl { grid-template-columns: minmax(0, 1fr); gap: 0 } dd { margin-bottom: .5rem }
+  .answers th:first-child { width: 6rem }
+}
+"""
 _LONGEST: Final = 2000
 _STEPS: Final = 50
 _VERDICT: Final = ("risk_level", "requires_human_approval", "blocked_by_policy")
@@ -33,7 +40,7 @@ def render(comparison: Comparison) -> Iterator[bytes]:
     summary = comparison.summary()
     runs = [summary[side]["run_id"] for side in ("first", "second")]
     pieces = (_numbers(summary), _differences(comparison, summary), _alone(comparison, summary), _voucher(summary))
-    yield page.head(f"Runs {runs[0]} and {runs[1]} compared").encode()
+    yield page.head(f"Runs {runs[0]} and {runs[1]} compared", _STYLE).encode()
     for section in pieces:
         for piece in section:
             yield piece.encode("utf-8")
@@ -48,10 +55,11 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[str]:
         yield page.items(found)
     yield page.heading("The two runs")
     rows = [(name.replace("_", " "), *(side[name] for side in sides)) for name in ("run_id", *FACTS, "endpoint")]
+    yield page.table("Who was asked", ("", "first", "second"), rows, "texts")
     counts = ("requests", *OUTCOMES, "rejected", "leak_rejected")
-    rows += [(name.replace("_", " "), *(side[name] for side in sides)) for name in counts]
+    rows = [(name.replace("_", " "), *(side[name] for side in sides)) for name in counts]
     rows.append(("cost", *(cost(side["cost"]) for side in sides)))
-    yield page.table("Who was asked, and what became of the requests", ("", "first", "second"), rows)
+    yield page.table("What became of the requests", ("", "first", "second"), rows)
     yield page.heading("Agreement")
     yield page.pairs(
         ("Incidents", summary["incidents"]),

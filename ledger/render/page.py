@@ -33,21 +33,18 @@ td { font-variant-numeric: tabular-nums }
 @media (prefers-color-scheme: dark) { :root { --warn: #f2b8b5 } }
 @media print { body { max-width: none } h3, tr { break-inside: avoid } }
 """
-_POLICY: Final = (
-    "default-src 'none'; style-src 'sha256-"
-    + base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
-    + "'; base-uri 'none'; form-action 'none'"
-)
 
 
-def head(title: str) -> str:
-    """Everything up to and with the heading of the page."""
-    name = shown(title)
+def head(title: str, more_style: str = "") -> str:
+    """Everything up to and with the heading of the page. ``more_style``: rules of a page's own."""
+    name, style = shown(title), _STYLE + more_style
+    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{name}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{name}</h1>\n"
+        f"<title>{name}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n<h1>{name}</h1>\n"
     )
 
 
@@ -88,14 +85,14 @@ def items(of: Iterable[object]) -> str:
     return f"<ul>{''.join(f'<li>{shown(one)}</li>' for one in of)}</ul>\n"
 
 
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of numbers; the first cell of a row names it."""
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "numbers") -> str:
+    """A table of numbers; the first cell of a row names it. ``kind``: its class, where it is none of numbers."""
     columns = "".join(f'<th scope="col">{shown(name)}</th>' for name in heads)
     body = "".join(
         f'<tr><th scope="row">{shown(name)}</th>{"".join(f"<td>{shown(cell)}</td>" for cell in cells)}</tr>'
         for name, *cells in rows
     )
     return (
-        f'<div class="scroll"><table class="numbers"><caption>{shown(caption)}</caption>'
+        f'<div class="scroll"><table class="{kind}"><caption>{shown(caption)}</caption>'
         f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>\n"
     )
