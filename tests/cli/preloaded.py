@@ -90,7 +90,7 @@ class Preloaded:
 def serve() -> None:
     """Import every verb, then fork once for each line that comes in."""
     for verbs in cli.SECTIONS.values():
-        for place in verbs.values():
+        for place, _ in verbs.values():
             importlib.import_module(place.partition(":")[0])
     for line in sys.stdin:
         call = Call(**json.loads(line))
