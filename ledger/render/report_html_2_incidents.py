@@ -33,7 +33,7 @@ _HEADS: Final = (
         "Request",
         "Outcome",
         "Risk",
-        "Answer says",
+        "Answer",
         "Codes",
         "Tries",
         "Calls took",

@@ -63,8 +63,11 @@ def milliseconds(microseconds: int | None) -> str:
 
 
 def between(first: str, last: str) -> str:
-    """The time between two recorded times, as ``2 h 3 min 4.5 s``."""
-    took = (datetime.fromisoformat(last) - datetime.fromisoformat(first)) // timedelta(milliseconds=100)
+    """The time between two recorded times, as ``2 h 3 min 4.5 s``; unknown where one of them is no time."""
+    try:
+        took = (datetime.fromisoformat(last) - datetime.fromisoformat(first)) // timedelta(milliseconds=100)
+    except (TypeError, ValueError):  # only where somebody altered the ledger
+        return shown(None)
     minutes, tenths = divmod(max(took, 0), 600)
     hours, minutes = divmod(minutes, 60)
     seconds = f"{tenths // 10}.{tenths % 10} s"

@@ -53,6 +53,7 @@ dd ul { list-style: none; padding: 0 }
 .wide { grid-template-columns: repeat(auto-fit, minmax(min(28rem, 100%), 1fr)) }
 .flow { display: flex; flex-wrap: wrap; gap: 1.25rem 3rem }
 .flow > div { max-width: 100% }
+.flow dl, p + .cards { margin-top: .5rem }
 .flow h3, .cards > div > h3:first-child { margin-top: 0 }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; width: 100% }
@@ -105,6 +106,7 @@ b.a, b.b, b.c, b.d, b.e, b.f, b.g { border-radius: 3px; color: var(--on); displa
 .h4 { background: rgba(var(--heat), .37) }
 .h5 { background: rgba(var(--heat), .46) }
 .heat .watch { outline: 2px solid var(--bad); outline-offset: -4px }
+.heat .watch small { color: inherit }
 .heat .watch a { color: inherit; display: block; line-height: 1.25 }
 .list { display: grid; gap: 0 1rem; list-style: none;
   grid-template-columns: repeat(auto-fill, minmax(min(14rem, 100%), 1fr)); margin-top: .5rem; max-height: 20rem;
@@ -115,32 +117,33 @@ b.a, b.b, b.c, b.d, b.e, b.f, b.g { border-radius: 3px; color: var(--on); displa
 .rows table { border-collapse: separate; border-spacing: 0; font-size: .8125rem; table-layout: fixed }
 .rows tr { scroll-margin-top: 2.5rem }
 .rows th, .rows td { padding: .25rem .75rem .25rem 0 }
-.rows thead th { background: var(--card); position: sticky; top: 0 }
+.rows thead th { background: var(--card); padding-top: .5rem; position: sticky; top: -.25rem }
 .rows thead th:nth-child(1) { width: 4% }
-.rows thead th:nth-child(2) { width: 17% }
-.rows thead th:nth-child(3) { width: 14% }
-.rows thead th:nth-child(4) { width: 6% }
+.rows thead th:nth-child(2) { width: 16% }
+.rows thead th:nth-child(3) { width: 13% }
+.rows thead th:nth-child(4) { width: 7% }
 .rows thead th:nth-child(5) { width: 7% }
-.rows thead th:nth-child(7) { width: 4% }
-.rows thead th:nth-child(8) { width: 8% }
-.rows thead th:nth-child(9) { width: 7% }
+.rows thead th:nth-child(7) { width: 5% }
+.rows thead th:nth-child(8) { width: 7% }
+.rows thead th:nth-child(9) { width: 6% }
 .rows thead th:nth-child(10) { width: 16% }
 .rows thead th:nth-child(11) { width: 8% }
 .rows td:nth-child(1), .rows td:nth-child(n+7):not(:nth-child(10)), .rows thead th:nth-child(1),
 .rows thead th:nth-child(n+7):not(:nth-child(10)) { text-align: right }
+.rows thead th, .rows td:nth-child(4), .rows td:nth-child(5) { overflow-wrap: normal }
 .rows tbody td:nth-child(3)::before { border-radius: 3px; color: var(--on); display: inline-block; font-size: .6875rem;
   font-weight: 600; line-height: 1rem; margin-right: .375rem; text-align: center; width: 1rem }
-.rows .a td:nth-child(3)::before { background: var(--a); content: "A" / "" }
-.rows .b td:nth-child(3)::before { background: var(--b); content: "B" / "" }
-.rows .c td:nth-child(3)::before { background: var(--c); content: "C" / "" }
-.rows .d td:nth-child(3)::before { background: var(--d); content: "D" / "" }
-.rows .e td:nth-child(3)::before { background: var(--e); content: "E" / "" }
-.rows .f td:nth-child(3)::before { background: var(--f); content: "F" / "" }
-.rows .g td:nth-child(3)::before { background: var(--g); content: "G" / "" }
+.rows .a td:nth-child(3)::before { background: var(--a); content: "A"; content: "A" / "" }
+.rows .b td:nth-child(3)::before { background: var(--b); content: "B"; content: "B" / "" }
+.rows .c td:nth-child(3)::before { background: var(--c); content: "C"; content: "C" / "" }
+.rows .d td:nth-child(3)::before { background: var(--d); content: "D"; content: "D" / "" }
+.rows .e td:nth-child(3)::before { background: var(--e); content: "E"; content: "E" / "" }
+.rows .f td:nth-child(3)::before { background: var(--f); content: "F"; content: "F" / "" }
+.rows .g td:nth-child(3)::before { background: var(--g); content: "G"; content: "G" / "" }
 .rows tbody td:empty::before { color: var(--dim); content: "\\2013" }
 tr:target { background: var(--soft) }
 @media (max-width: 62rem) { .two { grid-template-columns: 1fr } }
-@media screen and (max-width: 62rem) {
+@media screen and (max-width: 72rem) {
   .rows table, .rows tbody { display: block }
   .rows caption { display: block }
   .rows thead { clip-path: inset(50%); height: 1px; overflow: hidden; position: absolute; width: 1px }
