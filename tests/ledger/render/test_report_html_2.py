@@ -418,8 +418,7 @@ def test_ten_thousand_incidents_stay_under_five_megabytes(everything: dict[str, 
         "allowances": ("fence",),
     }
     lines = (
-        incident(line, incident_id=f"incident-{line}", first_error="http_503", allowances=("fence",), **facts)
-        for line in range(1, 10_001)
+        incident(line, incident_id=f"incident-{line}", first_error="http_503", **facts) for line in range(1, 10_001)
     )
     data = rendered(everything, lines)
     assert len(data) < 5_000_000
