@@ -6,8 +6,8 @@ takes again. Everything is hashed again on the way, so a copy that was made is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
 from itertools import islice
 
@@ -18,7 +18,7 @@ from ledger.store.changes import RowChange, TableFold, no_fold
 from ledger.store.envelope import Envelopes, check_members, commitment
 from ledger.store.errors import CopyRefused, InvalidEvent, LedgerMalformed
 from ledger.store.migrate import run_migrations, table_names, transaction
-from ledger.store.open import Mode, check_ledger, open_backend
+from ledger.store.open import check_ledger, open_backend
 from ledger.store.place import parse
 from ledger.store.records import Checkpoint, ContentRow, EventRow, Head, Record, Rows, Unreadable, decode_content
 
@@ -35,7 +35,7 @@ def copy_ledger(source: str, target: str, progress: Progress | None = None, *, f
     Raises ``CopyRefused`` where the target holds a ledger, or the source is not whole: then nothing
     was copied. Otherwise as ``open_store``.
     """
-    with _opened(source, "read") as origin, _opened(target, "create") as copy:
+    with closing(open_backend(parse(source), "read")) as origin, closing(open_backend(parse(target), "create")) as copy:
         check_ledger(origin)
         copy.ready()
         with origin.snapshot() as snapshot, copy.exclusive(), transaction(copy) as connection:
@@ -44,15 +44,6 @@ def copy_ledger(source: str, target: str, progress: Progress | None = None, *, f
             run_migrations(connection)
             copy.allow_idle()
             return _Copying(snapshot, copy, fold).run(progress)
-
-
-@contextmanager
-def _opened(url: str, mode: Mode) -> Iterator[Backend]:
-    backend = open_backend(parse(url), mode)
-    try:
-        yield backend
-    finally:
-        backend.close()
 
 
 class _Copying:

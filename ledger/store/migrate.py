@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -64,7 +64,7 @@ class Beginning(NamedTuple):
 
 def status(url: str) -> Status:
     """What is there. Raises ``LedgerNotFound``, ``NotALedger``, ``LedgerUnreachable``."""
-    with _opened(url, "read") as backend:
+    with closing(open_backend(parse(url), "read")) as backend:
         return _status(backend)
 
 
@@ -73,18 +73,9 @@ def upgrade(url: str, *, origin: str | None = None, created: NewEvent | None = N
 
     Raises ``LedgerNewer`` for a schema that this program does not know.
     """
-    with _opened(url, "create") as backend:
+    with closing(open_backend(parse(url), "create")) as backend:
         bring_up(backend, Beginning(origin, created), migrate=True)
         return _status(backend)
-
-
-@contextmanager
-def _opened(url: str, mode: Any) -> Iterator[Backend]:
-    backend = open_backend(parse(url), mode)
-    try:
-        yield backend
-    finally:
-        backend.close()
 
 
 def _status(backend: Backend) -> Status:
