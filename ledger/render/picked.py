@@ -1,4 +1,4 @@
-"""The first incidents of a kind, and how many there are: what a rendering that may not grow shows of them."""
+"""The first incidents of a kind, of which the report knows how many there are: what is shown where not all may be."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from ledger.projections.incidents import Incident
 
 
 class Picked:
-    """``first``: as many as are shown; ``count``: all of them. Memory does not grow."""
+    """``first``: as many of the ``count`` there are as are shown."""
 
-    def __init__(self, shown: int) -> None:
+    def __init__(self, count: int, shown: int) -> None:
         self.first: list[Incident] = []
-        self.count = 0
-        self._shown = shown
+        self.count = count
+        self._wanted = min(count, shown)
+
+    @property
+    def full(self) -> bool:
+        """All that is shown was found; nothing more need be read for it."""
+        return len(self.first) >= self._wanted
 
     def add(self, incident: Incident) -> None:
-        """Count it, and keep it where there is room."""
-        self.count += 1
-        if len(self.first) < self._shown:
+        """Keep it where there is room."""
+        if not self.full:
             self.first.append(incident)
 
     @property

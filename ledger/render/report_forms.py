@@ -35,7 +35,7 @@ def _whole(render: Callable[[Report, Identity, Iterable[Incident], str], Iterabl
 FORMS: Final[Mapping[tuple[str, int], Form]] = {
     ("json", report_json.RENDERER_VERSION): _alone(report_json.render),
     ("text", 1): _alone(report_text.render_1),
-    ("text", 2): _whole(report_text.render_2),
+    ("text", 2): _whole(lambda made, who, _incidents, origin: report_text.render_2(made, who, origin)),
     **{("html", version): form for version, form in report_html.RENDERERS.items()},
     ("md", report_md.RENDERER_VERSION): _whole(report_md.render),
     ("junit", report_junit.RENDERER_VERSION): _whole(report_junit.render),

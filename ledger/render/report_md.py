@@ -155,12 +155,16 @@ def _more(picked: Picked, run_id: str) -> Iterator[str]:
 
 
 def _incidents(report: Report, incidents: Iterable[Incident]) -> Iterator[str]:
-    without, let_through = Picked(_INCIDENTS), Picked(_ROWS)
-    for one in incidents:
+    accepted = report["accepted_first"] + report["accepted_after_retry"]
+    without = Picked(report["requests"] - accepted, _INCIDENTS)
+    let_through = Picked(report["decisions"]["by_risk_level"]["low"]["neither"], _ROWS)
+    for one in () if without.full and let_through.full else incidents:
         if not one.accepted:
             without.add(one)
         elif one.low_and_neither:
             let_through.add(one)
+        if without.full and let_through.full:
+            break
     if without.count:
         yield from _section(f"Without an accepted answer: {without.count}")
         yield from table(

@@ -10,18 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ledger.projections.identity import Identity
-from ledger.projections.incidents import Incident
 from ledger.render import report_card as card
 from ledger.render import report_words as words
 from ledger.render.columns import line, widths
-from ledger.render.picked import Picked
 from ledger.render.safe import terminal
 
 Report = Mapping[str, Any]
 
 _FIRST_IS_TEXT: Final = frozenset(range(1, 8))
-_SHOWN: Final = 20
-_OUTCOMES: Final = dict(words.OUTCOMES)
 
 
 def render_1(report: Report) -> bytes:
@@ -30,15 +26,15 @@ def render_1(report: Report) -> bytes:
     return _blocks(section(report) for section in sections)
 
 
-def render_2(report: Report, who: Identity, incidents: Iterable[Incident], origin: str) -> Iterator[bytes]:
-    """The same with the run's identity, its cost, its first incidents without an answer, and the evidence.
+def render_2(report: Report, who: Identity, origin: str) -> Iterator[bytes]:
+    """The same with the run's identity, what it cost, and the evidence.
 
-    ``who`` and ``incidents``: the run's as of the report's position; ``origin``: the ledger's.
+    ``who``: the run's as of the report's position; ``origin``: the ledger's.
     """
     sections = [
         *([f"Run {terminal(report['run_id'])}"], _usable(report), _card(report, who), _requests(report)),
         *(_decisions(report), _errors(report), _calls_2(report), _models(report), _facets(report)),
-        *(_failures(report), _incidents(report, incidents), _evidence(report, origin)),
+        *(_failures(report), _elsewhere(report), _evidence(report, origin)),
     ]
     yield _blocks(sections)
 
@@ -160,23 +156,14 @@ def _calls_2(report: Report) -> Iterator[str]:
         yield f"  prices SHA-256: {terminal(report['cost']['prices_sha256'])}"
 
 
-def _incidents(report: Report, incidents: Iterable[Incident]) -> Iterator[str]:
-    picked = Picked(_SHOWN)
-    for one in incidents:
-        if not one.accepted:
-            picked.add(one)
-    if not picked.count:
-        return
-    rows: list[Sequence[str]] = [("request", "outcome", "last error", "attempts", "position")]
-    for one in picked.first:
-        outcome, error = _OUTCOMES[one.outcome], terminal(one.error or "-")
-        rows.append((terminal(one.name), outcome, error, str(one.attempts), str(one.position)))
-    yield f"Without an accepted answer: {picked.count}"
-    found = widths(rows)
-    yield from ("  " + line(cells, found, frozenset({3, 4})) for cells in rows)
-    if picked.more:
-        yield f"  ... and {picked.more} more; --format junit lists every request"
-    yield f"  replay-ledger show {terminal(report['run_id'])} REQUEST gives the timeline of one of them"
+def _elsewhere(report: Report) -> Iterator[str]:
+    """Where single incidents are told: to find them here, every event would be read once more."""
+    without = report["requests"] - report["accepted_first"] - report["accepted_after_retry"]
+    if without:
+        run_id = terminal(report["run_id"])
+        yield f"Without an accepted answer: {without}"
+        yield f"  which they are: replay-ledger report {run_id} --format md (the first 50), junit or html (all)"
+        yield f"  the timeline of one: replay-ledger show {run_id} REQUEST"
 
 
 def _evidence(report: Report, origin: str) -> Iterator[str]:

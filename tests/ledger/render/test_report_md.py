@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from ledger.events import NewEvent
+from ledger.projections.incidents import Incident
 from ledger.render import grades_md, report_card, report_md, report_words
 from tests.ledger.render.hostile import ORIGIN, TEXTS, fallback, identity, incident, poisoned, refused
 from tests.ledger.render.test_markdown import check_harmless
@@ -28,6 +30,13 @@ def report() -> dict[str, Any]:
 
 
 def words(report: dict[str, Any], *incidents: Any, **changes: Any) -> str:
+    """The report's words; with incidents its counts are theirs."""
+    if incidents:
+        accepted = [one for one in incidents if one.accepted]
+        levels = {level: dict.fromkeys(report_words.DECISIONS, 0) for level in report_words.RISK_LEVELS}
+        levels["low"]["neither"] = sum(one.low_and_neither for one in incidents)
+        counts = {"requests": len(incidents), "accepted_first": len(accepted), "accepted_after_retry": 0}
+        changes = {"decisions": {"by_risk_level": levels}, **counts, **changes}
     return b"".join(report_md.render({**report, **changes}, identity(), incidents, ORIGIN)).decode("utf-8")
 
 
@@ -169,3 +178,19 @@ def test_grades_of_hostile_ids_do_nothing_either() -> None:
     check_harmless(data)
     assert data.index("False safe: 1 of 3 (33.3 %") < data.index("## Accuracy")
     assert "labels for no request of the run" in data
+
+
+def test_incidents_are_read_no_further_than_they_are_shown(report: dict[str, Any]) -> None:
+    def only_so_many() -> Iterator[Incident]:
+        yield from map(fallback, range(50))
+        yield from (incident(50 + line) for line in range(20))
+        raise AssertionError("read on")
+
+    levels = {level: dict.fromkeys(report_words.DECISIONS, 0) for level in report_words.RISK_LEVELS}
+    levels["low"]["neither"] = 99
+    made = {**report, "requests": 300, "accepted_first": 200, "accepted_after_retry": 0}
+    made["decisions"] = {"by_risk_level": levels}
+    text = b"".join(report_md.render(made, identity(), only_so_many(), ORIGIN)).decode()
+    assert "## Without an accepted answer: 100" in text
+    assert "... and 50 more;" in text
+    assert "... and 79 more;" in text
