@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -76,6 +77,28 @@ def test_the_same_report_has_the_same_bytes_wherever_it_goes(recorded: Program) 
     text = recorded("report", "r1", "--out", "report.txt")
     assert (text.code, text.out) == (0, b"")
     assert (recorded.folder / "report.txt").read_bytes() == recorded("report", "r1", "--format", "text").out
+
+
+def test_the_version_of_what_a_report_counts_can_be_named_and_one_that_never_was_is_refused(recorded: Program) -> None:
+    named = recorded("report", "r1", "--projection", "report/1", "--format", "json")
+    assert named.out == recorded("report", "r1", "--format", "json").out
+    assert named.json["projection"] == {"name": "report", "version": 1}
+    refused = recorded("report", "r1", "--projection", "report/9")
+    assert (refused.code, refused.out) == (2, b"")
+    assert "'report/9'" in refused.err
+    assert "'report/1'" in refused.err
+
+
+def test_the_page_of_a_report_names_its_requests_and_is_the_one_of_its_position(recorded: Program) -> None:
+    page = recorded("report", "r1", "--format", "html").out
+    made = recorded("report", "r1", "--format", "json")
+    assert hashlib.sha256(made.out).hexdigest().encode() in page
+    assert recorded("report", "r1", "--issue", "--out", "page.html").code == 0
+    assert (recorded.folder / "page.html").read_bytes() == page
+    assert recorded("report-check", "page.html").code == 0
+    early = recorded("report", "r1", "--format", "html", "--as-of", str(made.json["as_of"]["position"] - 1)).out
+    assert b"the run has not ended" in early
+    assert page.count(b'<tr id="l') == early.count(b'<tr id="l') == made.json["requests"]
 
 
 def test_a_report_is_made_as_of_a_position_or_a_time(recorded: Program) -> None:
