@@ -29,6 +29,9 @@ _OPEN_INDEX: Final = 100
 _INLINE: Final = 1_000
 """Characters of a value that stand without a box."""
 
+_UNREADABLE: Final = "unreadable:"
+"""How a report's failures name an event that cannot be read."""
+
 _STEPS: Final = 1_000
 """Items of a list of texts that are shown."""
 
@@ -104,6 +107,14 @@ def _summary(made: Mapping[str, Any], request_ids: Collection[str] | None) -> It
     yield table(
         "counts", "What became of the lines of the run", ("outcome", "lines"), [*rows, ("all", cell(made["requests"]))]
     )
+    if made["unreadable"]:
+        positions = [
+            failure.removeprefix(_UNREADABLE) for failure in made["failures"] if failure.startswith(_UNREADABLE)
+        ]
+        named = f": position {', '.join(positions)}" if positions else ""
+        yield flag(
+            f"{count(made['unreadable'], 'event')} cannot be read{named}. What was said there is not on this page."
+        )
     if request_ids is not None:
         yield paragraph(f"This page has only the requests asked for: {', '.join(sorted(request_ids))}.")
     yield note(f"{BLOCKED} What is folded up on this page is not printed.")

@@ -472,7 +472,17 @@ def test_an_event_that_cannot_be_read_is_on_the_timeline(store: Store) -> None:
     store.append(one_request(*answered()))
     position = position_of(store, "ModelCalled", "INC-1")
     put_in_its_place(store, position, "UPDATE events SET payload = '{' WHERE position = :position")
-    assert "unreadable: its payload is not JSON" in row_of(page_of(store), str(position))
+    data = page_of(store)
+    assert "unreadable: its payload is not JSON" in row_of(data, str(position))
+    assert f"1 event cannot be read: position {position}." in Page(data).text
+
+
+def test_a_request_whose_first_event_cannot_be_read_is_named_although_it_has_no_place(store: Store) -> None:
+    store.append(one_request(*answered()))
+    position = position_of(store, "RequestAccepted", "INC-1")
+    put_in_its_place(store, position, "UPDATE events SET payload = '[]' WHERE position = :position")
+    text = text_of(store)
+    assert f"1 event cannot be read: position {position}. What was said there is not on this page." in text
 
 
 # --- its size -------------------------------------------------------------------------------
