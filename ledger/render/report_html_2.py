@@ -182,7 +182,7 @@ def _without_prices(settings: Mapping[str, str | int | bool] | None) -> Mapping[
 
 def _selection(who: Identity) -> str:
     if who.lines is None or who.taken is None:
-        return "unknown of how many lines: the file was not read to its end"
+        return "unknown of how many lines: that the file was read to its end is not on record"
     if who.selection is None and who.taken == who.lines:
         return f"all {count(who.lines, 'line')} of the file"
     chosen = "" if who.selection is None else named(who.selection, "")

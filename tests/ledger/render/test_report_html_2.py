@@ -318,7 +318,7 @@ def test_what_is_not_known_of_a_run_is_said_to_be_unknown(everything: dict[str, 
     assert "Candidate unknown Variant unknown Model asked unknown" in text
     assert "Settings unknown" in text
     assert "First event unknown Last event unknown" in text
-    assert "the file was not read to its end" in text
+    assert "that the file was read to its end is not on record" in text
     whole = identity()
     whole.lines, whole.taken, whole.selection = 3, 3, None
     whole.last = Place(39, "no time")
