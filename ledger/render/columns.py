@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
+
+from ledger.render.cell_widths import cells as cells_of
 
 
 def width(text: str) -> int:
     """Cells that a line of safe text takes: wide characters two, combining marks none."""
     if text.isascii():
         return len(text)
-    return sum(_cells(char) for char in text)
-
-
-def _cells(char: str) -> int:
-    if unicodedata.category(char) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("F", "W") else 1
+    return sum(map(cells_of, text))
 
 
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:
