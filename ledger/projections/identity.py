@@ -102,15 +102,18 @@ def identity(store: Store, run_id: str, as_of: int | str | None = None) -> Ident
     return found
 
 
-_PLACES_SQL: Final = """
+# The run's id as an expression: else SQLite goes by the index on it, and sorts every event of the run to find one.
+_LAST_SQL: Final = """
 SELECT position, recorded_at FROM events
-WHERE run_id = :run_id AND position >= :first AND position <= :last AND type NOT IN ('ReportIssued', 'GradesRecorded')
-ORDER BY position
+WHERE run_id || '' = :run_id AND position >= :first AND position <= :last
+  AND type NOT IN ('ReportIssued', 'GradesRecorded')
+ORDER BY position DESC LIMIT 1
 """
+_FIRST_SQL: Final = "SELECT position, recorded_at FROM events WHERE position = :first"
 
 
 def _ends(store: Store, of: Pass) -> tuple[Place, Place]:
     within: dict[str, Any] = {"run_id": of.run_id, "first": of.first, "last": of.last}
-    (first,) = store.rows(f"{_PLACES_SQL} LIMIT 1", within)
-    (last,) = store.rows(f"{_PLACES_SQL} DESC LIMIT 1", within)
+    (first,) = store.rows(_FIRST_SQL, {"first": of.first})
+    (last,) = store.rows(_LAST_SQL, within)
     return Place(*first), Place(*last)

@@ -27,9 +27,14 @@ def _whole(render: Callable[[Report, Identity, Iterable[Incident], str], Iterabl
     def form(store: Store, made: Report) -> Iterator[bytes]:
         run_id, position = made["run_id"], made["as_of"]["position"]
         who = identity(store, run_id, position)
-        return iter(render(made, who, incidents(store, run_id, position), store.head().origin))
+        return iter(render(made, who, _read(store, run_id, position), store.head().origin))
 
     return form
+
+
+def _read(store: Store, run_id: str, position: int) -> Iterator[Incident]:
+    """The incidents; nothing is read before the first is asked for, and a rendering may ask for none."""
+    yield from incidents(store, run_id, position)
 
 
 FORMS: Final[Mapping[tuple[str, int], Form]] = {
