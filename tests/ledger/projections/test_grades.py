@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.events import RunBlocked, new_event
 from ledger.integrity.canonical import encode
-from ledger.projections.grades import GradesFold, NotGraded, grades
+from ledger.projections.grades import GradesFold, NotGraded, each_grade, grades
 from ledger.projections.grading import GradingRefused, Label, join, record_grades
 from ledger.projections.report import report
 from ledger.projections.tables import fold
@@ -196,8 +196,20 @@ def test_many_grades_are_parts_of_a_thousand_that_stand_as_one(either: Store) ->
     assert [(p["part"], p["parts"], len(p["grades"])) for p in parts] == [(1, 3, 1000), (2, 3, 1000), (3, 3, 501)]
     made = grades(either, "run-1")
     assert (made["graded"], made["accuracy"]["total"]["of_graded"]["of"], made["missing_parts"]) == (2501, 2501, 0)
+    assert [grade["request_id"] for grade in each_grade(either, "run-1")] == [f"INC-{n}" for n in range(1, 2502)]
     assert not record(either, *labels)
     assert grades(either, "run-1", size + 2)["missing_parts"] == 1
+    assert sum(1 for _ in each_grade(either, "run-1", size + 2)) == 2000
+
+
+def test_each_grade_is_one_of_the_last_grading_at_that_position(store: Store) -> None:
+    store.append(a_run("run-1", FOUR))
+    assert list(each_grade(store, "run-1")) == []
+    record(store, label("INC-1", risk_level="critical"), label("INC-2", risk_level="low"))
+    between = store.head().size
+    record(store, label("INC-3", dangerous=True), file="other")
+    assert [grade["request_id"] for grade in each_grade(store, "run-1")] == ["INC-3"]
+    assert [grade["request_id"] for grade in each_grade(store, "run-1", between)] == ["INC-1", "INC-2"]
 
 
 def test_a_label_of_an_incident_grades_each_of_its_requests(store: Store) -> None:
