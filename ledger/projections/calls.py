@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ledger.integrity.canonical import MAX_INTEGER
+
 TOKEN_KINDS: Final = ("prompt", "completion", "total", "cached", "reasoning")
 BYTES_PER_TOKEN_CEILING: Final = 16
 """A prompt counted at fewer tokens than a sixteenth of its bytes was probably cut by the server."""
@@ -57,8 +59,12 @@ class CallTotals:
         self.waited_ms += failure["wait_ms"] or 0
 
     def tokens(self) -> dict[str, int | None]:
-        """Totals over the calls that reported each count, and the calls without usage."""
-        return {**self._tokens, "calls_without_usage": self._without_usage}
+        """Totals over the calls that reported each count, and the calls without usage.
+
+        What a reply claims may add up to more than JSON's integers hold: then nobody can say the total, and it is null.
+        """
+        told = {kind: total if total is None or total <= MAX_INTEGER else None for kind, total in self._tokens.items()}
+        return {**told, "calls_without_usage": self._without_usage}
 
     def calls(self) -> dict[str, int]:
         """Attempts by what became of them, and the time waited between them (milliseconds)."""

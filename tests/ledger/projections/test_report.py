@@ -26,6 +26,7 @@ from ledger.events import (
 )
 from ledger.projections.counts import Outcomes
 from ledger.projections.report import ReportFold
+from ledger.render.report_json import render
 from ledger.store.records import Unreadable
 from tests.stories import (
     accepted,
@@ -257,6 +258,27 @@ def test_token_counts_that_were_not_reported_are_unknown_and_never_zero() -> Non
         "reasoning": None,
         "calls_without_usage": 2,
     }
+
+
+def test_an_endpoint_that_claims_a_huge_usage_twice_left_a_run_without_a_report() -> None:
+    """Their sum was more than JSON's integers hold, and the report could not be written."""
+    events = events_of(
+        started(),
+        (accepted(1, "INC-1"), "INC-1"),
+        *(
+            event
+            for attempt in (1, 2)
+            for event in (
+                (call_started(attempt), "INC-1"),
+                (called(attempt, prompt_tokens=2**53 - 1, completion_tokens=5, total_tokens=2**53 - 1), "INC-1"),
+            )
+        ),
+    )
+    made = report_of(events)
+    assert made["tokens"]["prompt"] is None
+    assert made["tokens"]["total"] is None
+    assert made["tokens"]["completion"] == 10
+    assert render(made)
 
 
 def test_without_an_answered_call_tokens_and_latency_are_null() -> None:
