@@ -10,7 +10,7 @@ WORKERS ?= logical
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format lock clean
+.PHONY: help demo test pythons lint format lock clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,6 +20,10 @@ demo: $(VENV)/.runtime ## replay bundled incidents against a simulated model: no
 
 test: $(VENV)/.dev ## run the tests, on SQLite and on a real Postgres
 	@$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
+
+# The whole suite on another Python: make VENV=build/python3.13 PYTHON=python3.13 test
+pythons: $(VENV)/.dev ## check that every Python on this machine makes the same reports
+	@$(BIN)/python -m tests.other_pythons
 
 lint: $(VENV)/.dev ## check style, types and the direction of imports
 	@$(BIN)/ruff check
