@@ -97,7 +97,7 @@ def cost(of: Mapping[str, Any] | None) -> str:
     """What the calls cost: what is not known is said to be, and never a part of a sum as the whole."""
     if of is None:
         return "not priced"
-    calls = f"{of['calls_priced']} calls priced, {of['calls_not_billed']} not billed"
+    calls = f"calls: {of['calls_priced']} priced, {of['calls_not_billed']} not billed"
     if of["total"] is not None:
         return f"{of['total']} {of['currency']} ({calls})"
     return f"unknown; {of['known']} {of['currency']} is known of ({calls}, {of['calls_without_cost']} of unknown cost)"

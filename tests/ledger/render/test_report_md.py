@@ -116,9 +116,9 @@ def test_what_is_not_known_is_said_to_be_unknown_and_never_nothing_or_0(report: 
 def test_a_cost_that_is_not_known_of_every_call_is_not_told_as_one() -> None:
     cost = {"currency": "USD", "known": "0.0042", "total": "0.0042", "prices_sha256": "ab" * 32, "prices": {}}
     cost |= {"calls_priced": 7, "calls_not_billed": 1, "calls_without_cost": 0}
-    assert report_card.cost(cost) == "0.0042 USD (7 calls priced, 1 not billed)"
+    assert report_card.cost(cost) == "0.0042 USD (calls: 7 priced, 1 not billed)"
     unknown = report_card.cost({**cost, "total": None, "calls_without_cost": 2})
-    assert unknown == "unknown; 0.0042 USD is known of (7 calls priced, 1 not billed, 2 of unknown cost)"
+    assert unknown == "unknown; 0.0042 USD is known of (calls: 7 priced, 1 not billed, 2 of unknown cost)"
     assert report_card.cost(None) == "not priced"
 
 
