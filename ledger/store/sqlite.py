@@ -49,7 +49,7 @@ _RUN_VERSIONS_SQL: Final = """
 SELECT value, (SELECT max(run_version) FROM events WHERE run_id = value) FROM json_each(?)
 """
 _REQUEST_VERSIONS_SQL: Final = """
-SELECT value, (SELECT max(request_version) FROM events WHERE run_id = ?1 AND request_id = value) FROM json_each(?2)
+SELECT value, (SELECT max(request_version) FROM events WHERE run_id = ? AND request_id = value) FROM json_each(?)
 """
 _ERASABLE_SQL: Final = "SELECT c.position FROM json_each(?) AS j CROSS JOIN contents AS c ON c.position = j.value"
 _MOVE_HEAD_SQL: Final = "UPDATE ledger_head SET size = ?, root = ?, frontier = ?, recorded_at = ? WHERE id = 1"

@@ -69,7 +69,7 @@ ROWIDS = {"tree_nodes", "runs", "requests", "model_calls"}
 
 
 @st.composite
-def mutations(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
+def mutations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """A statement that changes, removes, doubles or swaps something of one row or two."""
     table = draw(st.sampled_from(sorted(COLUMNS)))
     column = draw(st.sampled_from(COLUMNS[table]))
@@ -77,16 +77,17 @@ def mutations(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
     key = {"tree_nodes": "level", "runs": "run_id", "requests": "request_id", "model_calls": "request_id"}.get(
         table, "id" if table == "ledger_head" else "position"
     )
-    of_row = f"{key} = (SELECT {key} FROM {table} ORDER BY 1 LIMIT 1 OFFSET ?1 % (SELECT count(*) FROM {table}))"
+    of_row = f"{key} = (SELECT {key} FROM {table} ORDER BY 1 LIMIT 1 OFFSET :nth % (SELECT count(*) FROM {table}))"
     kind = draw(st.sampled_from(["value", "value", "value", "other row", "delete", "append"]))
     if kind == "delete" and table != "ledger_head":
-        return f"DELETE FROM {table} WHERE {of_row}", (nth,)
+        return f"DELETE FROM {table} WHERE {of_row}", {"nth": nth}
     if kind == "other row":
-        taken = f"(SELECT {column} FROM {table} ORDER BY 1 LIMIT 1 OFFSET ?2 % (SELECT count(*) FROM {table}))"
-        return f"UPDATE {table} SET {column} = {taken} WHERE {of_row}", (nth, other)
+        taken = f"(SELECT {column} FROM {table} ORDER BY 1 LIMIT 1 OFFSET :to % (SELECT count(*) FROM {table}))"
+        return f"UPDATE {table} SET {column} = {taken} WHERE {of_row}", {"nth": nth, "to": other}
     if kind == "append":
-        return f"UPDATE {table} SET {column} = {column} || ?2 WHERE {of_row}", (nth, draw(st.sampled_from("x 0\0é")))
-    return f"UPDATE {table} SET {column} = ?2 WHERE {of_row}", (nth, draw(st.sampled_from(VALUES)))
+        added = draw(st.sampled_from("x 0\0é"))
+        return f"UPDATE {table} SET {column} = {column} || :to WHERE {of_row}", {"nth": nth, "to": added}
+    return f"UPDATE {table} SET {column} = :to WHERE {of_row}", {"nth": nth, "to": draw(st.sampled_from(VALUES))}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=100, deadline=None)
 @pytest.mark.timeout(900)
 def test_any_mutation_gets_the_same_verdict_quickly_and_slowly(
-    original: Path, changes: list[tuple[str, tuple[Any, ...]]]
+    original: Path, changes: list[tuple[str, dict[str, Any]]]
 ) -> None:
     path = original.with_name("mutated.db")
     shutil.copyfile(original, path)
