@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("constraints.txt", "constraints-dev.txt")
+EXTRAS = ("dev", "sql-tools")
 LONGEST_FUNCTION, LONGEST_MODULE = 50, 500
 # It must be one file, with all that it needs, and is to be read in one sitting: so it may not grow.
 LONGER_MODULES = {Path("ledger/bundle/verifier.py"): 830}
@@ -138,6 +139,10 @@ def test_functions_fit_a_screen_and_modules_a_sitting() -> None:
 # What it depends on
 
 
+def test_these_are_its_extras() -> None:
+    assert tuple(project()["optional-dependencies"]) == EXTRAS  # type: ignore[call-overload]
+
+
 def documented_licences() -> dict[str, str]:
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     rows = re.findall(r"(?m)^\| ([a-z0-9-]+) \| ([^|]+) \| [^|]{20,} \|$", page)
@@ -145,17 +150,26 @@ def documented_licences() -> dict[str, str]:
 
 
 def test_each_dependency_has_a_line_that_says_why_and_no_line_is_left_over() -> None:
-    declared = {canonicalize_name(one.name) for one in [*requirements(None), *requirements("dev")]}
+    declared = {canonicalize_name(one.name) for extra in (None, *EXTRAS) for one in requirements(extra)}
     assert set(documented_licences()) == declared
 
 
 def test_the_licences_in_the_docs_are_those_of_the_installed_packages() -> None:
+    beside = {canonicalize_name(one.name) for one in requirements("sql-tools")}  # installed by who wants them
+    installed = {canonicalize_name(one.name) for one in metadata.distributions()}
     differing = {
         name: (licence, stated)
         for name, licence in documented_licences().items()
+        if name in installed or name not in beside
         if (stated := metadata.metadata(name).get("License-Expression")) and stated != licence
     }
     assert differing == {}
+
+
+def test_what_only_reads_a_ledger_beside_us_is_in_no_lock_file() -> None:
+    names = {canonicalize_name(one.name) for one in requirements("sql-tools")}
+    assert names == {"datasette", "duckdb", "pandas"}
+    assert [(lock, name) for lock in LOCKS for name in names & locked(lock).keys()] == []
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -192,7 +192,8 @@ def needs_program(name: str) -> Any:
 
 
 def needs_module(name: str) -> Any:
-    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"needs {name}")
+    reason = f"needs {name}: pip install 'replay-ledger[sql-tools]'"
+    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=reason)
 
 
 def test_each_command_for_another_program_is_one_that_is_run_here() -> None:
