@@ -469,3 +469,5 @@ def new_event(
 
 # What a named tuple's own constructor ends in; three of them an event were a fortieth of what an append costs.
 _new_event: Final = cast("Callable[[tuple[Any, ...]], NewEvent]", partial(tuple.__new__, NewEvent))
+placed_event: Final = cast("Callable[[tuple[Any, ...]], Event]", partial(tuple.__new__, Event))
+"""An event from the tuple of its members; for where there are many."""

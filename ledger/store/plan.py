@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final, cast
 
-from ledger.events import EVENT_TYPES, LEDGER_RUN_ID, Event, NewEvent
+from ledger.events import EVENT_TYPES, LEDGER_RUN_ID, Event, NewEvent, placed_event
 from ledger.integrity.merkle import Frontier
 from ledger.store.changes import RowChange, TableFold
 from ledger.store.envelope import SALT_BYTES, Envelopes, check, commitment
@@ -22,8 +22,7 @@ from ledger.upcast import upcast
 
 FIRST_TYPE: Final = "LedgerCreated"
 
-# What a named tuple's own constructor ends in, for each of many (see ``new_event``).
-_event: Final = cast("Callable[[tuple[Any, ...]], Event]", partial(tuple.__new__, Event))
+# What a named tuple's own constructor ends in (see ``placed_event``).
 _receipt: Final = cast("Callable[[tuple[Any, ...]], Receipt]", partial(tuple.__new__, Receipt))
 
 
@@ -142,7 +141,9 @@ class Planner:
                 payload = upcast(type_, schema, payload)
             id_ = event.event_id
             placed.append(
-                _event((position, id_, type_, schema, run_id, run_version, request_id, request_version, time, payload))
+                placed_event(
+                    (position, id_, type_, schema, run_id, run_version, request_id, request_version, time, payload)
+                )
             )
         return placed
 

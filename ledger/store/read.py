@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from ledger.events import EVENT_TYPES, Event
+from ledger.events import EVENT_TYPES, Event, placed_event
 from ledger.store.backend import Backend, Fetches, Row
 from ledger.store.errors import LedgerMalformed
 from ledger.store.records import EVENT_COLUMNS, Record, Unreadable, decode_content
@@ -146,7 +146,9 @@ def decoded(rows: Iterable[Row]) -> Iterator[Event | Unreadable]:
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             yield Unreadable(position, run_id, request_id, type_, _reason(type_, error))
             continue
-        yield Event(position, event_id, type_, current, run_id, run_version, request_id, request_version, time, payload)
+        yield placed_event(
+            (position, event_id, type_, current, run_id, run_version, request_id, request_version, time, payload)
+        )
 
 
 def _reason(type_: object, error: Exception) -> str:
