@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ledger.render import page
+from ledger.render import grades_html_2, page
 from ledger.render.shares import interval, percent, share
 
 Grades = Mapping[str, Any]
@@ -123,7 +123,7 @@ def _voucher_1(grades: Grades) -> Iterator[str]:
 
 # --- all versions ---------------------------------------------------------------------------
 
-RENDERERS: Final[dict[int, Callable[[Grades], bytes]]] = {1: _render_1}
+RENDERERS: Final[dict[int, Callable[[Grades], bytes]]] = {1: _render_1, 2: grades_html_2.render}
 RENDERER_VERSION: Final = max(RENDERERS)
 
 

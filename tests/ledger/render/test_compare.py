@@ -275,8 +275,8 @@ def test_version_1_of_the_fold_gives_the_grades_that_it_always_gave(store: Store
     assert report_json.render(fixed(graded(store))) == (GOLDEN / "some.1.json").read_bytes()
 
 
-def test_the_page_of_grades_runs_and_loads_nothing(store: Store) -> None:  # noqa: F811
-    data = grades_html.render(graded(store))
+def test_the_page_of_grades_in_version_1_runs_and_loads_nothing(store: Store) -> None:  # noqa: F811
+    data = grades_html.render(graded(store), 1)
     check_policy(data, Page(data))
     assert data.index(b"False safe") < data.index(b"Accuracy")
 
