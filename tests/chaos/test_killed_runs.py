@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from ledger import open_ledger
 from ledger.events import Event
 from ledger.projections.rebuild import check
 from ledger.projections.report import report
+from ledger.projections.results import results
 from ledger.store import Store
 from tests.cli.preloaded import Preloaded
 from tests.cli.program import clean_environment
@@ -208,9 +210,82 @@ def check_run(
     completed = [event for event in events if event.type == "RunCompleted"]
     with open_ledger(ledger_url, "read") as store:
         told = report(store, run_id)
+        assert_totals_are_those_of_the_rows(store, told)
+        assert_totals_are_those_of_the_results(list(results(store, run_id)), told)
     assert len(completed) == 1
     assert {name: told[name] for name in completed[0].payload["counts"]} == completed[0].payload["counts"]
     assert told["calls"]["started"] == sum(intended.values())
+
+
+CALLS_SQL = """
+SELECT count(*), count(CASE state WHEN 'answered' THEN 1 END), count(CASE state WHEN 'failed' THEN 1 END),
+  count(CASE WHEN state = 'failed' AND outcome_unknown THEN 1 END),
+  coalesce(sum(CASE state WHEN 'failed' THEN wait_ms END), 0), max(CASE state WHEN 'answered' THEN duration_us END),
+  sum(prompt_tokens), sum(completion_tokens), sum(total_tokens), sum(cached_tokens), sum(reasoning_tokens),
+  count(CASE WHEN state = 'answered' AND (prompt_tokens IS NULL OR completion_tokens IS NULL) THEN 1 END)
+FROM model_calls WHERE run_id = :run
+"""
+DECISIONS_SQL = """
+SELECT risk_level, count(*), count(CASE WHEN blocked_by_policy THEN 1 END),
+  count(CASE WHEN requires_human_approval THEN 1 END),
+  count(CASE WHEN NOT blocked_by_policy AND NOT requires_human_approval THEN 1 END)
+FROM requests WHERE run_id = :run AND outcome LIKE 'accepted%' GROUP BY risk_level
+"""
+
+
+def counted(store: Store, column: str, run_id: str, table: str = "requests") -> dict[str, int]:
+    sql = f"SELECT {column}, count(*) FROM {table} WHERE run_id = :run AND {column} IS NOT NULL GROUP BY {column}"
+    return {name: int(count) for name, count in store.rows(sql, {"run": run_id})}
+
+
+def assert_totals_are_those_of_the_rows(store: Store, told: dict[str, Any]) -> None:
+    """The report against the tables, counted by the database: another road from the events than the report's fold."""
+    run = {"run": told["run_id"]}
+    outcomes = counted(store, "outcome", told["run_id"])
+    assert (
+        outcomes.get("accepted_first", 0),
+        outcomes.get("accepted_after_retry", 0),
+        outcomes.get("fallback", 0),
+    ) == (*(told["accepted_first"], told["accepted_after_retry"], told["fallback_records"]),)
+    assert told["results"] == sum(outcomes.values()) == told["requests"] == REQUESTS
+    assert counted(store, "error", told["run_id"]) == told["errors"]
+    assert counted(store, "first_error", told["run_id"]) == told["first_errors"]
+    assert counted(store, "model", told["run_id"], "model_calls") == told["models_answered"]
+    ((retried,),) = store.rows(
+        "SELECT count(DISTINCT request_id) FROM model_calls WHERE run_id = :run AND turn = 2", run
+    )
+    assert retried == told["retry_used_records"]
+    (row,) = store.rows(CALLS_SQL, run)
+    calls, tokens = told["calls"], told["tokens"]
+    names = ("started", "answered", "failed", "outcome_unknown", "waited_ms")
+    kinds = ("prompt", "completion", "total", "cached", "reasoning", "calls_without_usage")
+    assert [None if value is None else int(value) for value in row] == [
+        *(*(calls[name] for name in names), told["latency_us"]["max"], *(tokens[kind] for kind in kinds)),
+    ]
+    by_level = {level: tuple(map(int, of)) for level, *of in store.rows(DECISIONS_SQL, run)}
+    columns = ("total", "blocked_by_policy", "requires_human_approval", "neither")
+    assert by_level == {
+        level: tuple(of[column] for column in columns)
+        for level, of in told["decisions"]["by_risk_level"].items()
+        if of["total"]
+    }
+
+
+def assert_totals_are_those_of_the_results(made: list[dict[str, Any]], told: dict[str, Any]) -> None:
+    """The report against what ``results`` gives: what an analyst who adds up the exported lines would find."""
+    accepted = [result for result in made if not result["fallback_used"]]
+    again = [result for result in accepted if result["retry_used"]]
+    assert (len(made), len(accepted) - len(again), len(again), len(made) - len(accepted)) == (
+        *(told["results"], told["accepted_first"], told["accepted_after_retry"], told["fallback_records"]),
+    )
+    assert Counter(result["error"] for result in made if result["error"]) == told["errors"]
+    assert Counter(result["first_error"] for result in made if result["first_error"]) == told["first_errors"]
+    levels = {level: of["total"] for level, of in told["decisions"]["by_risk_level"].items() if of["total"]}
+    assert Counter(result["model_output"]["risk_level"] for result in accepted) == levels
+    replies = [reply for result in made for reply in result["trace_events"]]
+    assert len(replies) == told["calls"]["answered"]
+    spent = [reply["usage"]["completion_tokens"] for reply in replies]
+    assert sum(count for count in spent if count is not None) == (told["tokens"]["completion"] or 0)
 
 
 def _sha(body: bytes) -> str:
