@@ -2,7 +2,8 @@
 
 A read-only transaction lets functions pass that act beside it (``pg_terminate_backend``, ``lo_export``, ``dblink``,
 ``set_config``). Postgres says of each function whether it may have effects: those it calls volatile are refused by
-name, but for a few that do nothing.
+name, but for a few that do nothing. What Postgres does not show everybody (``pg_authid``) is refused too: nothing of a
+ledger is in it, and a user who asks as a superuser would be shown the passwords of others.
 
 Sources: https://www.postgresql.org/docs/current/: sql-declare.html, sql-set-transaction.html, xfunc-volatility.html
 """
@@ -59,6 +60,18 @@ _HARMLESS: Final = frozenset(
     {"clock_timestamp", "gen_random_uuid", "pg_relation_size", "pg_table_size", "pg_indexes_size", "pg_database_size"}
     | {"pg_total_relation_size", "random", "timeofday"}
 )
+# Stable to Postgres; yet each call takes a transaction's number, or reads the table that a text names.
+_NOT_HARMLESS: Final = frozenset(
+    {"txid_current", "pg_current_xact_id"}
+    | {f"{what}_to_xml{more}" for what in ("table", "schema", "database") for more in ("", "_and_xmlschema")}
+)
+# Of these everybody sees the rows, and superusers the passwords in them.
+_SECRET_IN_PART: Final = frozenset({"pg_user_mappings", "user_mapping_options", "_pg_user_mappings"})
+_NOT_PUBLIC_SQL: Final = """
+SELECT relname FROM pg_catalog.pg_class
+WHERE relnamespace = 'pg_catalog'::regnamespace AND relname = ANY(%s) AND relkind IN ('r', 'v')
+  AND NOT has_table_privilege('public', oid, 'SELECT')
+"""
 _OWN_KINDS: Final = frozenset({"bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "bytea"})
 _MOMENT: Final = re.compile(rb"(\d{4,6}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00\Z")
 _TOOK_TOO_LONG: Final = "57014"
@@ -116,7 +129,7 @@ class _Asking:
         self._text, self._moved = _numbered(question.sql, tokens)
 
     def prepare(self, role: str | None) -> None:
-        """Begin the transaction. Raises ``BadQuery`` for a role that cannot be taken and functions that do things."""
+        """Begin the transaction. Raises ``BadQuery`` for a role that cannot be taken, and what does or tells more."""
         execute = self._connection.execute
         execute("BEGIN READ ONLY")
         execute(_PIN_SCHEMAS)
@@ -125,12 +138,16 @@ class _Asking:
         elif execute(_AUDITOR_SQL.format(self._membership), {"auditor": AUDITOR}).fetchone():
             self._take(AUDITOR)
         execute(composed.SQL(_SETTINGS).format(self._budget.milliseconds, composed.SQL(str(_IDLE_S))))
-        names = list({token.value for token in self._lowered()})
-        found = {row[0] for row in execute(_VOLATILE_SQL, (names,)).fetchall()} - _HARMLESS
+        names = {token.value for token in self._lowered()}
+        acting = {row[0] for row in execute(_VOLATILE_SQL, (list(names),)).fetchall()} - _HARMLESS
+        secret = {row[0] for row in execute(_NOT_PUBLIC_SQL, (list(names),)).fetchall()}
+        self._refuse(acting | (names & _NOT_HARMLESS), "as it may do more than read: the function")
+        self._refuse(secret | (names & _SECRET_IN_PART), "as Postgres does not show it to everybody:")
+
+    def _refuse(self, names: set[str], why: str) -> None:
         for token in self._lowered():
-            if token.value in found:
-                message = f"refused, as it may do more than read: the function {token.value}"
-                raise bad_query(message, self._question.sql, token.begin)
+            if token.value in names:
+                raise bad_query(f"refused, {why} {token.value}", self._question.sql, token.begin)
 
     @property
     def _membership(self) -> str:

@@ -100,7 +100,24 @@ ON_POSTGRES = (
         "LOCK events",
         "PREPARE a AS SELECT 1",
     ),
+    *("SELECT 1 INTO TEMP x", "SELECT lo_from_bytea(0, 'x')", "COPY runs FROM PROGRAM 'id'", "RESET statement_timeout"),
+    *("SET ROLE none", "SET LOCAL ROLE none", "SELECT pg_current_xact_id()", "SELECT txid_current()", "LISTEN a"),
+    *(
+        "SELECT $$a$$; DELETE FROM contents",
+        "SELECT 1 \\; DELETE FROM contents",
+        "MERGE INTO runs USING runs AS r ON true",
+    ),
+    *("SELECT ts_stat('DELETE FROM contents')", "SELECT pg_read_file('postgresql.conf', 0, 1)", "SHOW ALL"),
     *("DECLARE a CURSOR FOR SELECT 1", "FETCH ALL FROM replay_ledger_query", "EXPLAIN ANALYZE DELETE FROM contents"),
+)
+
+SECRETS_OF_POSTGRES = (
+    *("SELECT rolpassword FROM pg_authid", "TABLE pg_catalog.pg_authid", 'SELECT * FROM "pg_authid"'),
+    *("SELECT passwd FROM pg_shadow", "SELECT * FROM pg_file_settings", "SELECT * FROM pg_hba_file_rules"),
+    *("SELECT * FROM pg_user_mappings", "SELECT * FROM information_schema.user_mapping_options"),
+    *("SELECT table_to_xml('pg_authid', true, false, '')", "SELECT schema_to_xml('pg_catalog', true, false, '')"),
+    *("SELECT database_to_xml(true, false, '')", "SELECT (SELECT max(a.rolpassword) FROM PG_AUTHID AS a) FROM runs"),
+    *("SELECT * FROM pg_largeobject", "SELECT count(*) FROM pg_subscription", "SELECT stavalues1 FROM pg_statistic"),
 )
 
 
@@ -147,12 +164,22 @@ def test_without_our_reading_of_the_text_the_databases_refuse_it_all_the_same(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ledger.query.text._checked_beginning", lambda tokens, *_: tokens)
     monkeypatch.setattr("ledger.query.postgres._VOLATILE_SQL", "SELECT 'nothing' WHERE %s::text[] IS NULL")
-    beside = ("pg_", "PG_", "lo_", "set_config", "U&", "query_to_xml", "dblink", "FETCH")
+    beside = ("pg_", "PG_", "lo_", "set_config", "U&", "query_to_xml", "dblink", "FETCH", "txid_")
     for attack in (*ON_BOTH, *others(asked_url)):
         if not any(name in attack for name in beside):
             with pytest.raises(LedgerError):
                 asks(attack)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_on_postgres_not_even_a_superuser_is_shown_passwords_and_files(asks: Asks, asked_url: str) -> None:
+    if asked_url.startswith("sqlite"):
+        pytest.skip("SQLite has none")
+    for attack in SECRETS_OF_POSTGRES:
+        with pytest.raises(BadQuery, match=r"refused, as (Postgres does not show|it may do more)"):
+            asks(attack)
+    assert asks("SELECT count(*) > 0 FROM pg_roles, pg_tables WHERE tablename = 'runs'") == [(True,)]
 
 
 @pytest.mark.usefixtures("unchanged")
@@ -338,7 +365,7 @@ def test_on_postgres_the_auditor_is_asked_as_where_that_role_may_read_this_ledge
         run("GRANT SELECT ON events TO asks_as_auditor")
     assert asks("SELECT current_user") == [("asks_as_auditor",)]
     with pytest.raises(LedgerError, match="no right to that"):
-        asks("SELECT rolpassword FROM pg_authid")
+        asks("SELECT * FROM contents")
 
 
 def test_a_role_on_sqlite_is_refused(asks: Asks, asked_url: str) -> None:
