@@ -15,11 +15,16 @@ from typing import Any
 
 import pytest
 
+from ledger.events import new_event
+from ledger.projections.tables import fold
+from ledger.query import Question, ask
+from ledger.store import open_store
 from tests.harness.postgres import libpq_url
+from tests.ledger.projections.two_runs import a_run, asked
 from tests.ledger.query.conftest import Asks, asked_url, asks  # noqa: F401 - fixtures
 from tests.ledger.query.scene import HOSTILE, make
 from tests.sql_reference import PAGE, with_tables
-from tests.stories import digest
+from tests.stories import call_failed, call_started, digest, started
 
 TEXT = PAGE.read_text(encoding="utf-8")
 QUESTIONS, REST = TEXT.split("\n## Ten questions\n")[1].split("\n## The same ledger in other programs\n")
@@ -77,11 +82,11 @@ ANSWERS: Mapping[int, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     4: (
         {},
         [
-            ("first", "INC-1", 1, "answered", 200, 61_000),
-            ("second", "INC-3", 2, "answered", 200, 9_000),
-            ("first", "INC-3", 1, "answered", 200, 3_000),
-            ("first", "INC-2", 3, "answered", 200, 20),
-            ("second", "INC-1", 1, "answered", 200, 20),
+            ("first", "INC-1", 1, "answered", None, 200, 61_000),
+            ("second", "INC-3", 2, "answered", None, 200, 9_000),
+            ("first", "INC-3", 1, "answered", None, 200, 3_000),
+            ("first", "INC-2", 3, "answered", None, 200, 20),
+            ("second", "INC-1", 1, "answered", None, 200, 20),
         ],
     ),
     5: (
@@ -149,6 +154,32 @@ def test_a_worked_question_has_the_answer_that_is_known(number: int, asks: Asks,
         assert [json.loads(row[7])["operator"] for row in found] == ["Petra Doe"]
     else:
         assert found == expected
+
+
+def test_what_is_counted_is_counted_once_whatever_else_there_is(ledger_url: str) -> None:
+    """What the ledger of the questions has not: a run without a call, a second turn of two attempts, like fallbacks."""
+    fell_back, blocked = "transport_timeout", {"risk_level": "critical", "requires_human_approval": True}
+    with open_store(ledger_url, "create", fold=fold) as store:
+        store.append(a_run("one", asked(("INC-1", fell_back))))
+        store.append(
+            a_run("other", asked(("INC-1", blocked | {"blocked_by_policy": True}), ("INC-2", None)), ended=False)
+        )
+        store.append([new_event(started(), run_id="blocked")])
+        for attempt in (2, 3):
+            store.append([new_event(call_started(attempt, 2), run_id="other", request_id="INC-2", content="{}")])
+            failed = call_failed(attempt, "http_503", turn=2, will_retry=attempt == 2)
+            store.append([new_event(failed, run_id="other", request_id="INC-2")])
+
+    def answers(number: int, **params: str) -> list[tuple[Any, ...]]:
+        with ask(ledger_url, Question(question(number, ledger_url), params)) as answer:
+            return list(answer.rows)
+
+    assert [(row[0], row[4], row[6]) for row in answers(3)] == [("blocked", 0, 0), ("one", 1, 0), ("other", 4, 0)]
+    assert sum(row[3] for row in answers(5)) == 1
+    assert [row[:3] for row in answers(6, a="one", b="other")] == [
+        ("INC-1", "one", "fallback"),
+        ("INC-1", "other", "accepted_first"),
+    ]
 
 
 # Other programs
