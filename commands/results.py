@@ -11,9 +11,10 @@ import click
 
 from commands._click import Command
 from commands._failures import NO, Refused
+from commands._faults import tell_faults
 from commands._ledger import check_as_of, find_run, open_for, tell_unreadable
 from commands._options import as_of_option, option, out_option, run_argument
-from commands._output import format_for, say, write_data
+from commands._output import format_for, write_data
 from commands.show import no_such_request
 from ledger.events import ID_PATTERN
 from ledger.projections.conversations import Evidence, as_of_position
@@ -32,12 +33,6 @@ def _table(found: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 _RENDER: Final[dict[str, Render]] = {"jsonl": results_jsonl.render, "csv": results_csv.render, "table": _table}
 _HTML: Final = "html"
 _EXTENSIONS: Final = {".jsonl": "jsonl", ".csv": "csv", ".txt": "table", ".html": _HTML, ".htm": _HTML}
-_SAID: Final = 20
-_FAULTS: Final = {
-    "altered": "does not match the record: it is not what its event committed to",
-    "missing": "is missing and no redaction says why",
-    "undecodable": "cannot be decoded",
-}
 
 
 @click.command(
@@ -101,7 +96,7 @@ def results(
     else:
         data = _RENDER[chosen](make_results(store, run_id, upto, only))
     write_data(data, out)
-    _tell(faults)
+    tell_faults(faults, "; the page says where")
     unreadable = tell_unreadable(store, run_id, upto)
     return NO if faults else unreadable
 
@@ -115,12 +110,3 @@ def _known(store: Store, run_id: str, upto: int, request_ids: Collection[str]) -
         if next(events, None) is None:
             raise Refused(f"--request-id: {no_such_request(store, run_id, request_id)}")
     return frozenset(request_ids)
-
-
-def _tell(faults: Collection[Evidence]) -> None:
-    for evidence in list(faults)[:_SAID]:
-        say(f"The content of position {evidence.position} {_FAULTS[evidence.state]}; the page says where.")
-    if len(faults) > _SAID:
-        say(f"... and {len(faults) - _SAID:,} more contents that are not as recorded")
-    if faults:
-        say("`replay-ledger verify` says what else does not match.")

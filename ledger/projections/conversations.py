@@ -128,14 +128,17 @@ def _events(store: Store, of: Pass, page: Iterable[Incident]) -> dict[int, list[
 def _told(store: Store, events: Sequence[Event | Unreadable]) -> list[Told]:
     if not events:
         return []
-    positions = [event.position for event in events]
+    found = evidence(store, [event.position for event in events])
+    return [Told(event, found[event.position]) for event in events]
+
+
+def evidence(store: Store, positions: Sequence[int]) -> dict[int, Evidence]:
+    """The contents of these events, a request's say, each held against what is on record of it."""
     undecodable: set[int] = set()
     # In this order: what is erased between the two is missing, and known to be erased.
     contents = store.contents(positions, undecodable)
     on_record = kept(store, positions)
-    return [
-        Told(event, _evidence(event.position, on_record.get(event.position), contents, undecodable)) for event in events
-    ]
+    return {position: _evidence(position, on_record.get(position), contents, undecodable) for position in positions}
 
 
 def _evidence(position: int, of: Kept | None, contents: Mapping[int, bytes], undecodable: Collection[int]) -> Evidence:
