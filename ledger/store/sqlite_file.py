@@ -83,9 +83,13 @@ def open_for_reading(place: Place) -> sqlite3.Connection:
         # Without a WAL the file cannot change under us, as nobody can make one here.
         uri += "&immutable=1"
     connection = _connect(place, uri)
-    with translated(place):
-        for pragma in _READER_PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
+    try:
+        with translated(place):
+            for pragma in _READER_PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+    except LedgerError:
+        connection.close()
+        raise
     return connection
 
 
