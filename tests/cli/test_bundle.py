@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def keep_checkpoint(program: Program, name: str = "kept.txt") -> Path:
 
 
 def size(program: Program) -> int:
-    with sqlite3.connect(program.folder / "replay-ledger.db") as database:
+    with closing(sqlite3.connect(program.folder / "replay-ledger.db")) as database:
         return int(database.execute("SELECT size FROM ledger_head").fetchone()[0])
 
 
@@ -305,7 +306,7 @@ def test_an_event_is_proven_by_position_and_by_id(recorded: Program) -> None:
     by_position = recorded("prove", "5")
     assert by_position.code == 0
     assert by_position.text.startswith("c2sp.org/tlog-proof@v1\nextra ")
-    with sqlite3.connect(recorded.folder / "replay-ledger.db") as database:
+    with closing(sqlite3.connect(recorded.folder / "replay-ledger.db")) as database:
         ((event_id,),) = database.execute("SELECT event_id FROM events WHERE position = 5").fetchall()
     assert recorded("prove", event_id).out == by_position.out
     assert recorded("prove", "5", "--checkpoint", kept, "--out", "5.tlog-proof").code == 0
