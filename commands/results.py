@@ -14,7 +14,8 @@ from commands._failures import NO, Refused
 from commands._faults import tell_faults
 from commands._ledger import check_as_of, find_run, open_for, tell_unreadable
 from commands._options import as_of_option, option, out_option, run_argument
-from commands._output import format_for, write_data
+from commands._output import STDOUT, format_for, is_terminal, write_data
+from commands._progress import TerminalLine
 from commands.show import no_such_request
 from ledger.events import ID_PATTERN
 from ledger.projections.conversations import Evidence, as_of_position
@@ -92,10 +93,14 @@ def results(
     chosen = form or format_for(out, _EXTENSIONS, terminal="table", otherwise="jsonl", stream=sys.stdout)
     faults: list[Evidence] = []
     if chosen == _HTML:
-        data = results_html.render(store, run_id, upto, Reading(), request_ids=only, faults=faults)
+        in_the_way = out in (None, STDOUT) and is_terminal(sys.stdout)
+        with TerminalLine(None if in_the_way else sys.stderr) as line:
+            page = results_html.render(
+                store, run_id, upto, Reading(), request_ids=only, faults=faults, progress=line.events
+            )
+            write_data(page, out)
     else:
-        data = _RENDER[chosen](make_results(store, run_id, upto, only))
-    write_data(data, out)
+        write_data(_RENDER[chosen](make_results(store, run_id, upto, only)), out)
     tell_faults(faults, "; the page says where")
     unreadable = tell_unreadable(store, run_id, upto)
     return NO if faults else unreadable

@@ -7,7 +7,7 @@ Written in pieces, a line of the run at a time; what is linked is linked by line
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -22,6 +22,9 @@ from ledger.render.results_html_page import absence, cell, count, flag, heading,
 from ledger.store import Store, Unreadable
 
 RENDERER_VERSION: Final = 1
+
+Progress = Callable[[int, int, str], None]
+"""Is told how many of how many have been written, and of what."""
 
 BLOCKED: Final = "“Blocked by policy” is what the model said of its own answer; no policy engine was asked."
 _OPEN_INDEX: Final = 100
@@ -65,6 +68,7 @@ def render(
     *,
     request_ids: Collection[str] | None = None,
     faults: list[Evidence] | None = None,
+    progress: Progress = lambda _done, _total, _what: None,
 ) -> Iterator[bytes]:
     """The page in pieces, UTF-8, of the run as it was at position ``upto``. Errors as for ``report``.
 
@@ -73,15 +77,25 @@ def render(
     """
     found: list[Evidence] = [] if faults is None else faults
     made = report(store, run_id, upto)
+    total = made["requests"] if request_ids is None else len(request_ids)
+    index = _index(store, run_id, upto, request_ids, made["requests"])
+    lines = _lines(store, run_id, upto, reader, request_ids, found)
     sections = chain(
         [page.head(f"Results of run {run_id}, with the text")],
         _summary(made, request_ids),
-        _index(store, run_id, upto, request_ids, made["requests"]),
-        _lines(store, run_id, upto, reader, request_ids, found),
+        _counted(index, total, "lines of the index", progress),
+        _counted(lines, total, "lines", progress),
         _foot(made, found),
         [page.FOOT],
     )
     return (piece.encode("utf-8") for piece in sections)
+
+
+def _counted(pieces: Iterable[str], total: int, what: str, progress: Progress) -> Iterator[str]:
+    """The same pieces, of which a line is one."""
+    for number, piece in enumerate(pieces, start=1):
+        progress(min(number, total), total, what)
+        yield piece
 
 
 # --- the head and the foot of the page -----------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import Program, request_line, write_requests
+from tests.cli.test_read import on_a_terminal
 from tests.harness.mock_endpoint import MockEndpoint
 
 Against = Callable[..., MockEndpoint]
@@ -59,6 +60,19 @@ def test_the_page_is_chosen_by_format_or_extension_and_leaves_the_ledger_as_it_w
     ):
         assert said in page, said
     assert "<script" not in page
+
+
+def test_a_line_on_the_terminal_tells_how_far_the_page_is_and_goes_away_and_never_mixes_with_the_page(
+    recorded: Program,
+) -> None:
+    seen = on_a_terminal(recorded, "results", "r1", "--out", "page.html")
+    assert "1/3 lines of the index" in seen
+    assert seen.endswith("\r\x1b[K")
+    only = on_a_terminal(recorded, "results", "r1", "--request-id", "INC-1", "--out", "page.html")
+    assert "1/1 lines" in only
+    page = on_a_terminal(recorded, "results", "r1", "--format", "html")
+    assert page.startswith("<!doctype html>")
+    assert "\x1b" not in page
 
 
 def test_only_the_requests_asked_for_come_in_every_format(recorded: Program) -> None:
