@@ -199,8 +199,11 @@ def test_a_run_with_an_event_that_cannot_be_read_ended_with_0(recorded: Program,
         assert f"Event {position} cannot be read" in ended.err
 
 
-@pytest.mark.parametrize("words", ["results r1 --format csv", "results r1 --format jsonl", "report r1 --format json"])
+@pytest.mark.parametrize(
+    "words",
+    ["results r1 --format csv", "results r1 --format jsonl", "results r1 --format html", "report r1 --format json"],
+)
 def test_a_format_for_machines_acted_on_the_terminal(recorded: Program, words: str) -> None:
     seen = on_a_terminal(recorded, *words.split())
-    assert seen.startswith(("{", "schema_version", "run_id"))
+    assert seen.startswith(("{", "schema_version", "run_id", "<!doctype html>"))
     assert not set(seen) & {"\x07", "\x1b", "\x9b"}
