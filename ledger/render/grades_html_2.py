@@ -93,8 +93,8 @@ def _wrong(grades: Grades, name: str, of: Mapping[str, Any], label: str, what: s
         yield f"<p>No request is labelled {label}, so nothing can be said of this.</p>"
     else:
         yield (
-            f"<p>{_tight(percent(of['rate']))} of those labelled {label}; the {_tight('95 % interval')} is"
-            f" {_tight(interval(of))}.</p>"
+            f"<p>{_tight(percent(of['rate']))} of those labelled {label} (the mark); the {_tight('95 % interval')}"
+            f" (the bar) is {_tight(interval(of))}.</p>"
         )
         yield plot(of)
     yield f"<p>Counted here: {what}.</p>"
@@ -140,6 +140,7 @@ def _accuracy(accuracy: Mapping[str, Any]) -> Iterator[str]:
     named = [(level, accuracy["by_risk_level"][level]) for level in _LEVELS]
     named.append(("not given", accuracy["without_risk_level"]))
     yield "<p>Correct: every field that the label gives is the answer's. Without an answer it is not correct.</p>"
+    yield '<p class="drawn">The bars are the intervals; the mark on each is the share.</p>'
     yield '<div class="cards">'
     for member, caption in (
         ("of_graded", "Of all requests with a label"),

@@ -69,8 +69,8 @@ svg { display: block }
 .plot { width: 30% }
 .plot svg { margin-top: .3125rem }
 .track { fill: var(--soft) }
-.span { fill: var(--bar); opacity: .45 }
-.point { fill: var(--bar); transform: translateX(-2px) }
+.span { fill: var(--bar) }
+.point { fill: var(--text); transform: translateX(-2px) }
 .part { stroke: var(--card); stroke-width: 2 }
 .letter { fill: var(--on); font-size: .875rem; font-weight: 600; text-anchor: middle }
 b.a, b.b, b.c, b.d, b.e, b.f { border-radius: 3px; color: var(--on); display: inline-block; font-size: .75rem;
@@ -114,7 +114,7 @@ rect.f { fill: var(--f) }
   dl { gap: 0; grid-template-columns: minmax(0, 1fr) }
   dd { margin-bottom: .375rem }
   table { font-size: .875rem }
-  .plot { display: none }
+  .plot, .drawn { display: none }
   .n:nth-last-child(2) { padding-right: 0 }
   .heat { font-size: .8125rem; table-layout: auto }
   .heat th, .heat td { padding: .375rem .375rem .375rem .25rem }
