@@ -86,7 +86,11 @@ def put_back(connection: Connection, triggers: list[str]) -> None:
 
 _SAVED = "saved"
 _TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'"
-_VIEWS = "SELECT viewname::text, definition FROM pg_views WHERE schemaname = 'public'"
+# As they were made: a view may rest on those before it.
+_VIEWS = """
+SELECT relname::text, pg_get_viewdef(oid) FROM pg_class
+WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace ORDER BY oid
+"""
 
 
 def save(url: str) -> None:
@@ -96,8 +100,9 @@ def save(url: str) -> None:
         for (table,) in connection.execute(text(_TABLES)).all():
             connection.exec_driver_sql(f"CREATE TABLE {_SAVED}.{table} AS TABLE public.{table}")
         made = drop_triggers(connection)
-        for name, definition in connection.execute(text(_VIEWS)).all():
-            made += [f"DROP VIEW {name}", f"CREATE VIEW {name} AS {definition}"]
+        views = connection.execute(text(_VIEWS)).all()
+        made += [f"DROP VIEW {name}" for name, _ in reversed(views)]
+        made += [f"CREATE VIEW {name} AS {definition}" for name, definition in views]
         connection.exec_driver_sql(f"CREATE TABLE {_SAVED}.made (statement text)")
         insert = text(f"INSERT INTO {_SAVED}.made VALUES (:statement)")
         connection.execute(insert, [{"statement": statement} for statement in made])
