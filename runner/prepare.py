@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final, Literal
 import orjson
 
 from runner.leakage import scan_request
+from runner.prepare_columns import check_columns
 from runner.prepare_fields import FACETS, find, is_field, is_pointer, known_fields
 from runner.prepare_forms import Draft, Missing, as_facet, as_id, draft_of, present, split_labels
 from runner.prepare_reading import read_source
@@ -128,7 +129,10 @@ def prepare_stream(
     written = labelled = 0
     stopped_by: dict[str, Fault] = {}
     choices = {"invalid": options.on_invalid, "leak": options.on_leak}
-    with closing(_Preparation(name, options)) as preparation, closing(read_source(stream, name, format)) as found:
+    with (
+        closing(_Preparation(name, options)) as preparation,
+        closing(read_source(stream, name, format, preparation.check_columns)) as found,
+    ):
         for prepared in preparation.prepare(found):
             if progress is not None:
                 progress(preparation.records)
@@ -191,7 +195,12 @@ class _Preparation:
         self._label_fields = (*options.label_fields, *self._label_names)
         self._labels_missing = set(self._label_fields)
         self._columns_missing = set(self._mapping.values())
+        self._mapped_records = 0
         self._seen = Seen()
+
+    def check_columns(self, header: Sequence[str]) -> None:
+        """Raise ``PrepareError`` where a table lacks a column that the options name."""
+        check_columns(header, self.options.mapping, self.options.label_fields, self.file)
 
     def close(self) -> None:
         self._seen.close()
@@ -219,7 +228,7 @@ class _Preparation:
 
     def _check_that_all_was_there(self) -> None:
         """A name mistyped would leave the labels in the requests, or a column out of them."""
-        if self.records == self.invalid:
+        if not self._mapped_records:
             return
         for missing in sorted(self._labels_missing):
             raise PrepareError(Fault("named as a label, but no record has it", self.file, field=missing))
@@ -258,6 +267,7 @@ class _Preparation:
         }
 
     def _draft(self, record: Record, members: Mapping[str, Any]) -> Draft:
+        self._mapped_records += 1
         self._columns_missing = {column for column in self._columns_missing if find(members, column) is None}
         try:
             return draft_of(record, members, self._mapping, self.options.constants)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
@@ -15,11 +15,11 @@ MAX_ROW_CHARS: Final = MAX_LINE_BYTES
 """A request is one line of at most so many bytes, and no row that is longer could become one."""
 
 
-def read_csv(stream: BinaryIO, file: str) -> Iterator[Found]:
+def read_csv(stream: BinaryIO, file: str, on_columns: Callable[[Sequence[str]], None] | None = None) -> Iterator[Found]:
     """The rows under a header. An empty cell is a member that is not there; a cell is text, whatever it looks like.
 
-    A row with too many or too few cells is a ``Fault``. Quotes that do not close make what follows
-    unreadable: ``PrepareError``, as for text that is not UTF-8.
+    ``on_columns`` gets the header before any row is read. A row with too many or too few cells is a ``Fault``.
+    Quotes that do not close make what follows unreadable: ``PrepareError``, as for text that is not UTF-8.
     """
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     lines = _Lines(text, file)
@@ -29,6 +29,8 @@ def read_csv(stream: BinaryIO, file: str) -> Iterator[Found]:
             header = next(reader, None)
             _check_header(header, file)
             assert header is not None
+            if on_columns is not None:
+                on_columns(header)
             lines.row_begins()
             for cells in reader:
                 place = f"line {lines.row_at}"

@@ -19,6 +19,9 @@ from runner.strict_json import StrictJsonError, loads
 _ID: Final = re.compile(ID_PATTERN)
 _NOT_ID: Final = re.compile(r"[^A-Za-z0-9._:@-]+")
 _NOT_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_TEMPLATE: Final = re.compile(r"\s*\{[{%#]")
+"""How templates begin (Prometheus, Jinja, Handlebars). No JSON does, nor does a broken document by accident."""
+
 _NEVER: Final = "0001-01-01T00:00:00Z"
 """How Alertmanager writes a time that has not come."""
 
@@ -223,11 +226,12 @@ def _is_text(value: Any) -> bool:
 
 
 def _as_context(column: str, value: Any) -> Mapping[str, Any]:
-    if isinstance(value, str) and value.lstrip().startswith("{"):
+    if isinstance(value, str) and value.lstrip().startswith("{") and not _TEMPLATE.match(value):
         try:
             value = loads(value)
         except StrictJsonError as error:
-            raise Missing(column, f"begins like JSON and is none that we accept: {error.message}") from None
+            as_text = "where it is text, --map context.NAME=COLUMN takes it as it is"
+            raise Missing(column, f"begins like JSON and is none that we accept: {error.message}; {as_text}") from None
     if value is None:
         raise Missing(column, "is missing")
     return value if isinstance(value, dict) else {column.rpartition(".")[2]: value}

@@ -7,7 +7,7 @@ document, row or line has a limit. What a file holds is told by its content wher
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, Literal
@@ -23,14 +23,19 @@ _LOOKS_LIKE_YAML: Final = re.compile(rb"(?:---|%YAML|#|groups[ ]*:|apiVersion[ ]
 _BEFORE_TEXT: Final = b"\xef\xbb\xbf \t\r\n"
 
 
-def read_source(stream: BufferedReader, file: str, wanted: Literal["auto"] | Format = "auto") -> Generator[Found]:
+def read_source(
+    stream: BufferedReader,
+    file: str,
+    wanted: Literal["auto"] | Format = "auto",
+    on_columns: Callable[[Sequence[str]], None] | None = None,
+) -> Generator[Found]:
     """What ``stream`` holds. ``file`` is its name in messages; ``auto`` goes by its content and its name's end.
 
-    Raises ``PrepareError``.
+    ``on_columns`` gets the names of a table's columns before its first row. Raises ``PrepareError``.
     """
     suffix = Path(file).suffix.lower()
     if wanted == "csv" or (wanted == "auto" and suffix == ".csv"):
-        yield from read_csv(stream, file)
+        yield from read_csv(stream, file, on_columns)
     elif _is_yaml(stream, suffix, wanted):
         yield from read_rules(stream, file)
     else:

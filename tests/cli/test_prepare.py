@@ -193,6 +193,16 @@ def test_what_may_be_left_out_is_named_and_the_rest_is_written(program: Program,
     assert program("prepare", "a.jsonl", "--on-invalid", "reject").code == 1
 
 
+def test_a_mistyped_column_was_twenty_lines_that_did_not_say_so(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("number,a\x1b[2Jb\n" + "".join(f"{n},x\n" for n in range(40)))
+    ended = program("prepare", "t.csv", "--map", "incident_id=nope")
+    assert (ended.code, ended.out) == (2, b"")
+    assert ended.err == (
+        "Error: t.csv, line 1, field nope: no column is called that; the columns are number, a\\x1b[2Jb\n"
+        "Nothing was written.\n"
+    )
+
+
 def test_of_many_faults_the_first_are_named_and_the_rest_counted(program: Program, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"incident_id":"a"}\n' + "{}\n" * 30)
     ended = program("prepare", "a.jsonl")

@@ -291,6 +291,71 @@ def test_a_label_or_column_that_no_record_has_is_refused(tmp_path: Path) -> None
     assert refused(tmp_path, "a.jsonl", records, mapping={"facets.x": "nowhere"}).field == "nowhere"
 
 
+def test_a_column_that_no_record_has_was_told_by_each_record_alone(tmp_path: Path) -> None:
+    error = refused(tmp_path, "a.jsonl", [{"n": "a"}, {"n": "b"}], mapping={"incident_id": "nope"})
+    assert str(error) == "a.jsonl, field nope: mapped, but no record has it, labels aside"
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "field", "said"),
+    [
+        ("number,text", {"mapping": {"incident_id": "nope"}}, "nope", "; the columns are number, text"),
+        ("number,text", {"mapping": {"incident_id": "no", "context.a": "/nor"}}, "no, /nor", "no columns are called"),
+        ("incident_id,text", {"label_fields": ["txt"]}, "txt", "the columns are incident_id, text"),
+        ("incident_id,text", {"mapping": {"labels.risk_level": "txt"}}, "txt", "the columns are incident_id, text"),
+        ("number,text", {}, "incident_id", "--map incident_id=COLUMN; the columns are number, text"),
+        ("number;text", {}, "incident_id", "number;text, and holds semicolons: cells must be separated by commas"),
+        ("number\ttext", {"mapping": {"incident_id": "number"}}, "number", "and holds tabs: cells must be"),
+        ("number", {"mapping": {"incident_id": "nope"}}, "nope", "; the only column is number"),
+    ],
+)
+@pytest.mark.parametrize("rows", [0, 40])
+def test_a_column_that_a_table_does_not_have_was_told_of_each_row_and_never_of_the_table(
+    tmp_path: Path, header: str, options: dict[str, Any], field: str, said: str, rows: int
+) -> None:
+    told: list[Fault] = []
+    path = written(tmp_path, "a.csv", f"{header}\n" + "1,a,surplus\n" * rows)
+    with path.open("rb") as stream, pytest.raises(PrepareError) as caught:
+        prepare_stream(
+            stream,
+            path.name,
+            io.BytesIO(),
+            options=PrepareOptions(**options, on_invalid="reject"),
+            on_fault=told.append,
+        )
+    assert (caught.value.place, caught.value.field, told) == ("line 1", field, [])
+    assert said in caught.value.message
+
+
+def test_the_columns_of_a_file_without_a_header_are_not_all_told(tmp_path: Path) -> None:
+    error = refused(tmp_path, "a.csv", ",".join(f"{n}{'x' * 90}" for n in range(50)) + "\n")
+    assert "29xxx" in error.message
+    assert "30xxx" not in error.message
+    assert "x" * 61 not in error.message
+    assert error.message.endswith("... and 20 more")
+
+
+TEMPLATES = ("{{ $value }} errors a second", " {{.Labels.pod}} is down", "{% if a %}b{% endif %}", "{# note #} text")
+
+
+@pytest.mark.parametrize("text", TEMPLATES)
+def test_a_text_that_begins_with_a_template_was_taken_for_broken_json(tmp_path: Path, text: str) -> None:
+    mapping = {"incident_id": "n", "context": "description"}
+    outcome = Outcome(written(tmp_path, "a.csv", f"n,description\n1,{text}\n"), mapping=mapping)
+    assert outcome.requests[0]["incident_context"] == {"description": text}
+
+
+@pytest.mark.parametrize("text", ["{'a': 1}", '{""a"": 1', "{x", "{"])
+def test_a_document_that_is_broken_does_not_pass_for_text(tmp_path: Path, text: str) -> None:
+    content = f'n,description\n1,"{text}"\n'
+    error = refused(tmp_path, "a.csv", content, mapping={"incident_id": "n", "context": "description"})
+    assert (error.place, error.field) == ("line 2", "description")
+    assert "begins like JSON" in error.message
+    assert "--map context.NAME=COLUMN" in error.message
+    outcome = Outcome(tmp_path / "a.csv", mapping={"incident_id": "n", "context.about": "description"})
+    assert outcome.requests[0]["incident_context"] == {"about": text.replace('""', '"')}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "options", "place", "field"),
     [
