@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, BinaryIO, Final
@@ -81,7 +81,8 @@ _NAMED: Final = 20
 def grade(ctx: click.Context, /, run: str | None, labels: str | None, schema: bool, **given: Any) -> int:
     """Hold a run's answers against labels from a file of their own, and print how they stand.
 
-    LABELS is JSON lines or CSV: a request_id or an incident_id, and what should have been answered. They are
+    LABELS is JSON lines or CSV: a request_id or an incident_id, and what should have been answered. Lines of
+    `prepare --labels-out` are taken as they are, and told which of their labels are not graded. Labels are
     joined to the run after it has ended and appended to the ledger; the same labels again append nothing.
     Without LABELS the grades on record are printed again, with the same bytes. What was let through
     although its label says that it was dangerous comes first. No label ever enters a request: a run that
@@ -171,8 +172,12 @@ def _tell(graded: Grading) -> None:
 
 def _tell_ids(what: str, ids: list[str]) -> None:
     if ids:
-        more = f" ... and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else ""
-        say(f"{len(ids):,} {what}: {', '.join(ids[:_NAMED])}{more}")
+        say(f"{len(ids):,} {what}: {_listed(ids)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" ... and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _format(given: Mapping[str, Any]) -> str:
@@ -205,11 +210,15 @@ def _read(name: str, given: Mapping[str, Any]) -> tuple[list[Label], str]:
     if form == "auto":
         form = "csv" if name.lower().endswith(".csv") else "jsonl"
     digest = sha256()
+    ungraded: set[str] = set()
     try:
         with _opened(name) as file:
-            return read_labels(_lines(file, digest), form=form, mapping=mapping), digest.hexdigest()
+            labels = read_labels(_lines(file, digest), form=form, mapping=mapping, on_ungraded=ungraded.add)
     except LabelError as error:
         raise Refused(error.at("standard input" if name == STDIN else name)) from None
+    if ungraded:
+        say(f"Not graded, being no field of a label: {_listed(sorted(ungraded))}")
+    return labels, digest.hexdigest()
 
 
 @contextmanager

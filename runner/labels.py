@@ -1,7 +1,8 @@
 """Labels: what incidents should have been answered, from a file of their own, read strictly.
 
 JSON lines, or CSV with the same names. The published form is ``SCHEMA`` (docs/label-schema.json); this
-reader accepts exactly what it describes, and beside it the lines that ``prepare --labels-out`` writes.
+reader accepts exactly what it describes, and beside it the lines that ``prepare --labels-out`` writes,
+in which labels that are no field stand for good reason: there, and only there, they are left alone.
 """
 
 from __future__ import annotations
@@ -61,16 +62,23 @@ class LabelError(ValueError):
         return f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
 
 
-def read_labels(lines: Iterable[bytes], *, form: str, mapping: Mapping[str, str] | None = None) -> list[Label]:
+def read_labels(
+    lines: Iterable[bytes],
+    *,
+    form: str,
+    mapping: Mapping[str, str] | None = None,
+    on_ungraded: Callable[[str], None] | None = None,
+) -> list[Label]:
     """The labels of a file. ``form``: ``jsonl`` or ``csv``. Raises ``LabelError``.
 
     ``mapping`` gives a field its name in the file, ``{"risk_level": "severity"}``; with it, members that
     are neither mapped nor a label's own are passed over, as a file made for something else has them.
+    ``on_ungraded`` gets the name of each label of a line of ``prepare`` that is no field, and not mapped.
     """
     labels: list[Label] = []
     seen: dict[tuple[str | None, str | None], int] = {}
     for number, members in (_json_lines if form == "jsonl" else _csv_rows)(lines):
-        given = _mapped(members, mapping or {}, number)
+        given = _mapped(members, mapping, number) if mapping else _graded(members, number, on_ungraded)
         label = _label(_flags_read(given) if form == "csv" else given, number)
         first = seen.setdefault((label.request_id, label.incident_id), number)
         if first != number:
@@ -98,19 +106,21 @@ def _json_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
             raise LabelError(f"{error.message}{key}", line=number) from None
         if not isinstance(members, dict):
             raise LabelError("not a JSON object", line=number)
-        yield number, _flat(members, number)
+        yield number, members
 
 
-def _flat(members: dict[str, Any], number: int) -> dict[str, Any]:
-    """A line of ``prepare --labels-out`` has its labels in an object of their own."""
+def _split_off(members: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The labels of a line of ``prepare --labels-out``, which has them in an object of their own; None of another."""
     inner = members.get("labels")
-    if not isinstance(inner, dict) or not set(members) <= {"labels", *IDS}:
-        return members
+    return inner if isinstance(inner, dict) and set(members) <= {"labels", *IDS} else None
+
+
+def _flat(members: Mapping[str, Any], inner: Mapping[str, Any], number: int) -> dict[str, Any]:
     outer = {name: value for name, value in members.items() if name != "labels"}
     for name in outer:
         if name in inner:
             raise LabelError("stands beside labels and in it", line=number, field=name)
-    return outer | inner
+    return {**outer, **inner}
 
 
 def _csv_rows(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -156,9 +166,29 @@ def _check_length(line: bytes, number: int) -> None:
 # --- one label ------------------------------------------------------------------------------
 
 
-def _mapped(members: Mapping[str, Any], mapping: Mapping[str, str], number: int) -> dict[str, Any]:
-    if not mapping:
+def _graded(members: Mapping[str, Any], number: int, on_ungraded: Callable[[str], None] | None) -> dict[str, Any]:
+    """What is held against answers. ``prepare`` splits off whatever is a label: what is no field there is no typo."""
+    inner = _split_off(members)
+    if inner is None:
         return dict(members)
+    others = [name for name in inner if name not in FIELDS and name not in members]
+    if len(others) == len(inner):
+        raise LabelError(
+            f"none of its labels can be graded, which are {', '.join(FIELDS)}; say which one is which "
+            "(--map risk_level=NAME here, or --map labels.risk_level=COLUMN for prepare), or take the line out",
+            line=number,
+            field="labels",
+        )
+    for name in others:
+        if on_ungraded is not None:
+            on_ungraded(name)
+    return {name: value for name, value in _flat(members, inner, number).items() if name not in others}
+
+
+def _mapped(members: Mapping[str, Any], mapping: Mapping[str, str], number: int) -> dict[str, Any]:
+    inner = _split_off(members)
+    if inner is not None:
+        members = _flat(members, inner, number)
     own = {name: members[name] for name in ("schema_version", *IDS, *FIELDS) if name in members and name not in mapping}
     for field, column in mapping.items():
         if column in members:

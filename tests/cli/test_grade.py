@@ -68,6 +68,28 @@ def test_labels_are_joined_recorded_once_and_signed(recorded: Program) -> None:
     assert (verified.code, "PASS" in verified.text + verified.err) == (0, True), verified.err
 
 
+def test_the_labels_that_prepare_wrote_were_refused_for_one_that_is_no_field(recorded: Program) -> None:
+    text = "number,true_sev,resolution,expected_action\nINC-1,critical,=1+1\x1b[2J,restart\nINC-2,low,,\n"
+    (recorded.folder / "t.csv").write_text(text)
+    words = ("--map", "incident_id=number", "--label", "resolution", "--map", "labels.risk_level=true_sev")
+    assert recorded("prepare", "t.csv", *words, "--labels-out", "of-prepare.jsonl", "--out", "t.jsonl").code == 0
+    ended = recorded("grade", "r1", "of-prepare.jsonl")
+    assert ended.code == 0, ended.err
+    assert ended.err.splitlines()[0] == "Not graded, being no field of a label: expected_action, resolution"
+    assert "2 of 3 requests graded" in ended.err
+    write(recorded, "by-hand.jsonl", *LABELS[:2])
+    by_hand = recorded("grade", "r1", "by-hand.jsonl")
+    assert (by_hand.json["false_safe"], by_hand.json["accuracy"]) == (ended.json["false_safe"], ended.json["accuracy"])
+    before = size(recorded)
+    words = (*words[:4], "--label", "true_sev")
+    assert recorded("prepare", "t.csv", *words, "--labels-out", "no-field.jsonl", "--out", "t.jsonl").code == 0
+    refused = recorded("grade", "r1", "no-field.jsonl")
+    assert (refused.code, refused.out, size(recorded)) == (2, b"", before)
+    assert "no-field.jsonl: line 1: labels: none of its labels can be graded" in refused.err
+    mapped = recorded("grade", "r1", "no-field.jsonl", "--map", "risk_level=true_sev")
+    assert mapped.json["accuracy"] == by_hand.json["accuracy"], mapped.err
+
+
 def test_without_labels_the_grades_on_record_are_printed_again(recorded: Program) -> None:
     none = recorded("grade", "r1")
     assert (none.code, none.out) == (2, b"")

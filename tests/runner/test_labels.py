@@ -122,6 +122,36 @@ def test_what_prepare_splits_off_can_be_graded_with() -> None:
     assert (at, field) == (1, "request_id")
 
 
+def test_labels_that_prepare_splits_off_by_itself_needed_a_map_that_maps_nothing() -> None:
+    line = {"request_id": "INC-1", "labels": {"risk_level": "high", "resolution": "x", "context.expected_action": {}}}
+    ungraded: list[str] = []
+    (found,) = read_labels(jsonl(line), form="jsonl", on_ungraded=ungraded.append)
+    assert found == Label("INC-1", None, "high", None, None, None, line=1)
+    assert ungraded == ["resolution", "context.expected_action"]
+
+
+@pytest.mark.parametrize("labels", [{}, {"resolution": "x"}, {"risk_levl": "high", "incident_id": "a"}])
+def test_a_line_of_prepare_of_which_nothing_can_be_graded_is_a_fault_that_names_the_fix(labels: Any) -> None:
+    good = {"request_id": "a", "labels": {"risk_level": "low"}}
+    at, field, message = fault(jsonl(good, {"request_id": "b", "labels": labels}))
+    assert (at, field) == (2, "labels")
+    assert "--map risk_level=NAME" in message
+    assert "--map labels.risk_level=COLUMN" in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"request_id": "a", "labels": {"risk_level": "P1", "resolution": "x"}},
+        {"request_id": "a", "labels": {"risk_level": "high"}, "note": "x"},
+        {"request_id": "a", "labels": ["high"]},
+        {"request_id": "a", "risk_level": "high", "risk_levl": "high"},
+    ],
+)
+def test_what_is_left_alone_in_a_line_of_prepare_is_a_typo_elsewhere(line: Any) -> None:
+    assert fault(jsonl(line))[0] == 1
+
+
 VALUES = st.one_of(
     st.sampled_from(["low", "critical", "severe", "INC-1", "a b", "replay_ledger_label_v1", "INC-1\n", ""]),
     st.booleans(),

@@ -412,7 +412,7 @@ def test_grade_reads_the_labels_that_are_split_off(tmp_path: Path) -> None:
     ]
     outcome = Outcome(written(tmp_path, "b.csv", text), mapping=mapping, label_fields=["resolution"])
     lines_of = [json.dumps(line).encode() for line in outcome.labels]
-    assert len(read_labels(lines_of, form="jsonl", mapping={"risk_level": "risk_level"})) == 2
+    assert len(read_labels(lines_of, form="jsonl")) == 2
 
 
 def test_the_file_of_fields_that_the_docs_show_does_what_they_say(tmp_path: Path) -> None:
