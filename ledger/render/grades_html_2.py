@@ -53,7 +53,7 @@ def _page(grades: Grades) -> Iterator[str]:
     yield from _alarm(grades)
     yield "</div>\n"
     yield from section("graded", "What was graded", _graded(grades))
-    yield from section("accuracy", "Accuracy", _accuracy(grades["accuracy"]), "keep")
+    yield from section("accuracy", "Accuracy", _accuracy(grades["accuracy"]))
     yield from section("confusion", "Labels against answers", _confusion(grades["confusion"]), "keep")
     yield from section("identity", "The run", _identity(grades))
     yield from section("evidence", "Evidence", _evidence(grades))

@@ -131,8 +131,12 @@ rect.f { fill: var(--f) }
   .two { grid-template-columns: 1fr 1fr }
   .plot { width: 16% }
   .cards { gap: 1rem 2rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)) }
-  h2, h3, caption { break-after: avoid }
-  tr, figure, table, .keep { break-inside: avoid }
+  th, td { padding-bottom: .125rem; padding-top: .125rem }
+  dl { row-gap: .0625rem }
+  .cards + .left, .left + .left, .stack + .cards { margin-top: .5rem }
+  h2, h3, caption, thead, .stack { break-after: avoid }
+  tfoot { break-before: avoid }
+  tr, figure, .heat, .keep { break-inside: avoid }
   .heat td { height: 2.5rem }
   .list { grid-template-columns: repeat(auto-fill, minmax(6rem, 1fr)); max-height: none; overflow: visible }
   a { color: inherit; text-decoration: none }

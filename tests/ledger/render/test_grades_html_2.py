@@ -162,6 +162,14 @@ def test_hostile_values_act_nowhere(made: dict[str, Any]) -> None:
     assert not ACTS.search(data.decode().replace("\n", ""))
 
 
+def test_on_paper_no_section_but_that_of_the_matrices_is_moved_whole_to_the_next_page(made: dict[str, Any]) -> None:
+    page = Page(rendered(made))
+    whole = [found["aria-labelledby"] for found in page.named("section") if "keep" in (found.get("class") or "")]
+    assert whole == ["confusion"]
+    (kept_together,) = re.findall(r"([^{}]*) \{ break-inside: avoid \}", STYLE)
+    assert sorted(kept_together.split()) == [".heat,", ".keep", "figure,", "tr,"]
+
+
 def test_shapes_stay_within_their_picture_whatever_the_numbers() -> None:
     for count, of in ((0, 0), (0, 9), (9, 9), (1, 10**9)):
         for x, width in re.findall(r'x="([\d.]+)%" y="3" width="([\d.]+)%"', plot(wilson(count, of).shown())):
