@@ -2,7 +2,8 @@
 
 One file, no script, nothing loaded; drawn in SVG and CSS. It holds facts of payloads alone, so it keeps its
 bytes when content is erased. Reports were issued with these bytes: they never change, nor do those of
-``report_html_2_parts``, ``_style``, ``_figures`` and ``_incidents``, which belong to this version alone.
+``report_html_2_parts``, ``_style``, ``_figures`` and ``_incidents``, which belong to this version alone,
+nor those of ``durations``, which it shares.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ledger.projections.incidents import Incident
 from ledger.render import report_html_2_figures as figures
 from ledger.render import report_json
 from ledger.render.report_html_2_incidents import Incidents
-from ledger.render.report_html_2_parts import between, code, count, items, named, number, pairs, section, shown
+from ledger.render.report_html_2_parts import between, code, count, items, named, number, pairs, plain, section, shown
 from ledger.render.report_html_2_style import POLICY, STYLE
 
 Report = Mapping[str, Any]
@@ -61,7 +62,7 @@ def _before(report: Report, who: Identity, told: Incidents) -> Iterator[str]:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Report of run {name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>Report of run {plain(report['run_id'])}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f"<header><h1>Report of run {name}</h1></header>\n"
     )
     links = "".join(f'<li><a href="#{part}">{title}</a></li>' for part, title in _SECTIONS)
@@ -249,3 +250,7 @@ def _evidence(report: Report, origin: str) -> Iterator[str]:
         (code(f"replay-ledger bundle {run_id}"), "packs the run with its proofs and reports, for others to check."),
     )
     yield "<ol>" + "".join(f"<li>{command} {does}</li>" for command, does in steps) + "</ol>"
+    yield (
+        f"<p>Marked, as {shown(chr(0x202E))} is here: a character that acts or hides, as an escape. The same letters"
+        " without the mark are letters.</p>"
+    )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from ledger.render.safe import terminal
+from ledger.render import durations
+from ledger.render.safe import parts, terminal
 
 LONGEST: Final = 400
 """Characters of one value that are shown; what is left out is counted."""
@@ -25,12 +25,25 @@ def shown(value: object) -> str:
         return "unknown"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    return _marked(str(value), escape)
+
+
+def breaking(value: str) -> str:
+    """A code, which may be long, as text that a line may be broken in where its parts end."""
+    return _marked(value, lambda part: _JOINT.sub(r"\1<wbr>", escape(part)))
+
+
+def plain(value: object) -> str:
+    """As ``shown``, for where there can be no element: the page's own name."""
     return escape(terminal(str(value), LONGEST))
 
 
-def breaking(value: object) -> str:
-    """A code, which may be long, as text that a line may be broken in where its parts end."""
-    return _JOINT.sub(r"\1<wbr>", shown(value))
+def _marked(text: str, made: Callable[[str], str]) -> str:
+    """Escapes, which stand for characters that act or hide, are told from the same letters in the text."""
+    held = "".join(
+        f'<span class="escape">{escape(part)}</span>' if acts else made(part) for part, acts in parts(text[:LONGEST])
+    )
+    return held if len(text) <= LONGEST else f"{held}... [{len(text) - LONGEST} more characters]"
 
 
 _JOINT: Final = re.compile("([_,:/])")
@@ -55,23 +68,13 @@ def percent(part: int, whole: int) -> str:
 
 
 def milliseconds(microseconds: int | None) -> str:
-    """``20.5 ms``, ``1,200.0 ms``: rounded half up; what is unknown said to be."""
-    if microseconds is None:
-        return "unknown"
-    tenths = (microseconds + 50) // 100
-    return f"{tenths // 10:,}.{tenths % 10} ms"
+    """``20.5 ms``; what is unknown said to be."""
+    return shown(None) if microseconds is None else durations.milliseconds(microseconds)
 
 
 def between(first: str, last: str) -> str:
     """The time between two recorded times, as ``2 h 3 min 4.5 s``; unknown where one of them is no time."""
-    try:
-        took = (datetime.fromisoformat(last) - datetime.fromisoformat(first)) // timedelta(milliseconds=100)
-    except (TypeError, ValueError):  # only where somebody altered the ledger
-        return shown(None)
-    minutes, tenths = divmod(max(took, 0), 600)
-    hours, minutes = divmod(minutes, 60)
-    seconds = f"{tenths // 10}.{tenths % 10} s"
-    return " ".join([*([f"{hours:,} h"] if hours else []), *([f"{minutes} min"] if hours or minutes else []), seconds])
+    return shown(durations.between(first, last))
 
 
 def code(text: str) -> str:

@@ -28,6 +28,7 @@ h2 { font-size: 1.125rem; margin-bottom: .75rem }
 h3 { font-size: .9375rem; margin: 1.25rem 0 .375rem; overflow-wrap: anywhere }
 h2 + h3 { margin-top: 0 }
 a { color: var(--link) }
+.escape { background: var(--bad); border-radius: 3px; color: var(--on); padding: 0 .15em }
 a:focus-visible, [tabindex]:focus-visible { outline: 2px solid var(--link); outline-offset: 2px }
 p + p, p + ul, p + ol, ul + p, ol + p, dl + p, table + p, div + p { margin-top: .5rem }
 ul, ol { padding-left: 1.25rem }
@@ -119,14 +120,14 @@ b.a, b.b, b.c, b.d, b.e, b.f, b.g { border-radius: 3px; color: var(--on); displa
 .rows th, .rows td { padding: .25rem .75rem .25rem 0 }
 .rows thead th { background: var(--card); padding-top: .5rem; position: sticky; top: -.25rem }
 .rows thead th:nth-child(1) { width: 4% }
-.rows thead th:nth-child(2) { width: 16% }
+.rows thead th:nth-child(2) { width: 15% }
 .rows thead th:nth-child(3) { width: 13% }
 .rows thead th:nth-child(4) { width: 7% }
 .rows thead th:nth-child(5) { width: 7% }
 .rows thead th:nth-child(7) { width: 5% }
-.rows thead th:nth-child(8) { width: 7% }
-.rows thead th:nth-child(9) { width: 6% }
-.rows thead th:nth-child(10) { width: 16% }
+.rows thead th:nth-child(8) { width: 8% }
+.rows thead th:nth-child(9) { width: 7% }
+.rows thead th:nth-child(10) { width: 15% }
 .rows thead th:nth-child(11) { width: 8% }
 .rows td:nth-child(1), .rows td:nth-child(n+7):not(:nth-child(10)), .rows thead th:nth-child(1),
 .rows thead th:nth-child(n+7):not(:nth-child(10)) { text-align: right }
@@ -181,13 +182,20 @@ tr:target { background: var(--soft) }
   nav { display: none }
   section { padding: .5rem .75rem; print-color-adjust: exact; -webkit-print-color-adjust: exact }
   .two { grid-template-columns: 3fr 2fr }
-  h2, h3, caption { break-after: avoid }
-  tr, figure, .keep, .narrow { break-inside: avoid }
+  th, td { padding-bottom: .125rem; padding-top: .125rem }
+  .wide { gap: 1rem 1.5rem; grid-template-columns: 1fr 1fr }
+  .heat th, .heat td { padding: .25rem .375rem }
+  .heat td { height: 2.25rem }
+  dl { row-gap: .0625rem }
+  h2, h3, caption, thead, .stack { break-after: avoid }
+  tfoot { break-before: avoid }
+  tr, figure, .keep, .heat { break-inside: avoid }
   .rows { content-visibility: visible }
   .rows table { font-size: 6.5pt }
-  .rows th, .rows td { padding-right: .375rem }
-  .rows thead th { position: static }
-  .list { max-height: none; overflow: visible }
+  .rows th, .rows td { padding-right: .5rem }
+  .rows thead th { font-size: inherit; padding-right: .5rem; padding-top: 0; position: static }
+  .list { grid-template-columns: repeat(auto-fill, minmax(min(8rem, 100%), 1fr)); max-height: none; overflow: visible }
+  .long { grid-template-columns: 1fr }
   a { color: inherit; text-decoration: none }
 }
 """

@@ -206,6 +206,7 @@ def test_text_and_shapes_stand_out_enough_in_light_and_in_dark() -> None:
         for ground in ("card", "page", "soft"):
             assert all(contrast(colours[ink], colours[ground]) >= 4.5 for ink in ("text", "dim", "link")), ground
         assert all(contrast(colours[ink], colours["card"]) >= 4.5 for ink in ("good", "bad"))
+        assert contrast(colours["on"], colours["bad"]) >= 4.5  # escapes
         for letter in "abcdefg":
             assert contrast(colours[letter], colours["on"]) >= 4.5, letter
             assert contrast(colours[letter], colours["card"]) >= 3, letter
@@ -251,6 +252,15 @@ def test_every_value_is_escaped(everything: dict[str, Any]) -> None:
     assert not page.named("img")
     assert not re.search("[\u202e\x00\x1b]", data.decode())
     assert "".join(page.pieces).count("<script>alert(1)</script>") > 30
+
+
+def test_an_escape_in_a_name_is_marked_and_the_same_letters_are_not(everything: dict[str, Any]) -> None:
+    acts = {**everything, "models_answered": {"m\u202e\\u202e": 1}}
+    data = rendered(acts).decode()
+    assert 'm<span class="escape">\\u202e</span>\\u202e, 1 time' in data
+    assert 'Marked, as <span class="escape">\\u202e</span> is here' in data
+    (title,) = re.findall("<title>(.*?)</title>", rendered({**everything, "run_id": "r\x1b"}).decode())[:1]
+    assert title == "Report of run r\\x1b"
 
 
 def test_a_value_without_an_end_is_cut_and_what_is_left_out_is_counted(everything: dict[str, Any]) -> None:
@@ -308,7 +318,7 @@ def test_the_run_is_told_by_what_was_asked_and_who_answered_and_the_part_of_the_
     assert all(fact is not None and fact in text for fact in told_of)
     assert "50 of 1,155 lines" in text
     assert "3 times, by ops-8, ops-9" in text
-    assert "position 39, 2026-11-30T20:42:05.250001Z From first to last 1 min 2.2 s" in text
+    assert "position 39, 2026-11-30T20:42:05.250001Z From first to last 1 min 2.3 s" in text
     assert "json_mode true" in text
     assert "prices_sha256" not in text
 

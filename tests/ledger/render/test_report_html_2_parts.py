@@ -6,13 +6,16 @@ from ledger.render.report_html_2_parts import (
     BOUNDS_US,
     BUCKETS,
     between,
+    breaking,
     bucket,
     bucket_name,
     columns,
     milliseconds,
     percent,
+    shown,
     widths,
 )
+from ledger.render.report_html_2_parts import plain as escaped
 from tests.ledger.render.test_report_html_2 import Page
 
 
@@ -60,5 +63,19 @@ def test_shares_and_times_are_rounded_half_up_without_a_float() -> None:
     assert (percent(1, 3), percent(2, 3), percent(1, 2000), plain(percent(0, 0))) == ("33.3 %", "66.7 %", "0.1 %", "-")
     assert [milliseconds(took) for took in (0, 49, 50, 1_234_567)] == ["0.0 ms", "0.0 ms", "0.1 ms", "1,234.6 ms"]
     assert milliseconds(None) == "unknown"
-    assert between("2026-11-30T20:00:00Z", "2026-11-30T23:01:02.99Z") == "3 h 1 min 2.9 s"
-    assert between("2026-11-30T20:00:00Z", "2026-11-30T20:00:00.04Z") == "0.0 s"
+    for last, took in (
+        *(("20:00:00.04", "0.0 s"), ("20:00:00.05", "0.1 s"), ("20:00:01.578227", "1.6 s")),
+        *(("20:00:59.949999", "59.9 s"), ("20:00:59.95", "1 min 0.0 s"), ("20:59:59.96", "1 h 0 min 0.0 s")),
+        *(("23:01:02.99", "3 h 1 min 3.0 s"), ("19:59:59", "0.0 s")),
+    ):
+        assert between("2026-11-30T20:00:00Z", f"2026-11-30T{last}Z") == took
+    assert between("2026-11-30T20:00:00Z", "no time") == "unknown"
+
+
+def test_escapes_are_told_from_the_same_letters_in_a_value_and_no_break_falls_within_one() -> None:
+    mark = '<span class="escape">\\u202e\\x1b</span>'
+    assert shown("a\u202e\x1b[2J\\x1b") == f"a{mark}[2J\\x1b"
+    assert breaking("a_\u202e\x1b:<b") == f"a_<wbr>{mark}:<wbr>&lt;b"
+    assert escaped("a\u202e<") == "a\\u202e&lt;"
+    nulls = "\\x00" * 400
+    assert shown("\x00" * 401) == f'<span class="escape">{nulls}</span>... [1 more characters]'
