@@ -18,7 +18,19 @@ from ledger.projections.results import FALLBACK_OUTPUT
 from ledger.render import results_html_page as page
 from ledger.render.page import shown
 from ledger.render.results_html_calls import calls
-from ledger.render.results_html_page import absence, cell, count, flag, heading, note, paragraph, seconds, table
+from ledger.render.results_html_page import (
+    absence,
+    breaking,
+    cell,
+    code_cell,
+    count,
+    flag,
+    heading,
+    milliseconds,
+    note,
+    paragraph,
+    table,
+)
 from ledger.store import Store, Unreadable
 
 RENDERER_VERSION: Final = 1
@@ -26,6 +38,10 @@ RENDERER_VERSION: Final = 1
 Progress = Callable[[int, int, str], None]
 """Is told how many of how many have been written, and of what."""
 
+FAIL_CLOSED: Final = (
+    "* Fail-closed: no answer was accepted, and this is what the typed fallback says in its place; it is the runner's "
+    "word, not the model's."
+)
 BLOCKED: Final = "“Blocked by policy” is what the model said of its own answer; no policy engine was asked."
 _OPEN_INDEX: Final = 100
 """Lines up to which the index is open from the start."""
@@ -140,12 +156,26 @@ def _index(store: Store, run_id: str, upto: int, request_ids: Collection[str] | 
     columns = "".join(f'<th scope="col">{name}</th>' for name in heads)
     yield f'<nav id="index" aria-label="Index"><details{opened}><summary>Index of lines</summary>\n<div class="scroll">'
     yield f'<table class="index"><thead><tr>{columns}</tr></thead>\n<tbody>'
+    failed_closed = False
     for one, _, _ in chosen(store, run_id, upto, request_ids):
-        facts = (one.risk_level, one.blocked_by_policy, one.requires_human_approval, one.attempts)
-        cells = "".join(map(cell, (_OUTCOMES[one.outcome], *facts))) + cell(one.error, "code")
-        link = f'<td><a href="#line-{one.line}">{shown(one.name)}</a></td>'
-        yield f'<tr><th scope="row">{one.line}</th>{link}{cells}</tr>\n'
-    yield "</tbody></table></div></details></nav>\n"
+        failed_closed = failed_closed or one.outcome == "fallback_records"
+        yield _indexed(one)
+    yield f"</tbody></table></div>{note(FAIL_CLOSED) if failed_closed else ''}</details></nav>\n"
+
+
+def _indexed(one: Incident) -> str:
+    link = f'<td class="code name"><a href="#line-{one.line}">{breaking(one.name)}</a></td>'
+    cells = "".join((cell(_OUTCOMES[one.outcome]), *_verdict(one), cell(one.attempts), code_cell(one.error)))
+    return f'<tr><th scope="row">{one.line}</th>{link}{cells}</tr>\n'
+
+
+def _verdict(one: Incident) -> Iterator[str]:
+    """What the answer says; without one, what the other formats say in its place, marked."""
+    for name in ("risk_level", "blocked_by_policy", "requires_human_approval"):
+        if one.outcome == "fallback_records":
+            yield cell(f"{shown(FALLBACK_OUTPUT[name])} *", "ours")
+        else:
+            yield cell(getattr(one, name))
 
 
 def _foot(made: Mapping[str, Any], found: Iterable[Evidence]) -> Iterator[str]:
@@ -323,7 +353,7 @@ def _event(told: Told) -> tuple[str, ...]:
         )
     p = event.payload
     known = {name: p.get(name) for name in _COLUMNS}
-    known["duration_us"] = seconds(p.get("duration_us"))
+    known["duration_us"] = milliseconds(p.get("duration_us"))
     known["wait_ms"] = None if p.get("wait_ms") is None else f"{p['wait_ms']:,} ms"
     facts = ", ".join(
         f"{name} {page.json_text(value)}"
@@ -334,7 +364,7 @@ def _event(told: Told) -> tuple[str, ...]:
         str(event.position),
         cell(event.recorded_at),
         cell(_EVENTS.get(event.type, event.type)),
-        *(cell(known[name], "code" if name == "code" else "") for name in _COLUMNS),
+        *(code_cell(known[name]) if name == "code" else cell(known[name]) for name in _COLUMNS),
         _content(told.evidence),
         cell(facts, "facts"),
     )

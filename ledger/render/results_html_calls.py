@@ -16,9 +16,9 @@ from ledger.render.results_html_page import (
     heading,
     json_text,
     marked,
+    milliseconds,
     note,
     paragraph,
-    seconds,
     table,
     text_box,
     text_of,
@@ -176,7 +176,7 @@ def _told_of(event: Event) -> str:
     """How the attempt ended, in a line."""
     p = event.payload
     status = "no HTTP status" if p["http_status"] is None else f"HTTP {p['http_status']}"
-    took = "after an unknown time" if p["duration_us"] is None else f"after {seconds(p['duration_us'])}"
+    took = "after an unknown time" if p["duration_us"] is None else f"after {milliseconds(p['duration_us'])}"
     if event.type == "ModelCallFailed":
         unknown = "; the model may have been asked" if p["outcome_unknown"] else ""
         again = f"; tried again after {p['wait_ms'] or 0:,} ms" if p["will_retry"] else "; not tried again"

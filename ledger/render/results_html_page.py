@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
 from typing import Any, Final
 
 from ledger.projections.conversations import Evidence
+from ledger.render import durations
 from ledger.render.page import shown
 from ledger.render.safe import parts
 
@@ -47,7 +49,8 @@ table { border-collapse: collapse } caption { text-align: left; padding: .25rem 
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top }
 td { font-variant-numeric: tabular-nums }
 .index { font-size: .9rem } .index td, .index th { overflow-wrap: normal; white-space: nowrap }
-.index .code { white-space: normal; overflow-wrap: anywhere; min-width: 14rem }
+.index .code { white-space: normal; overflow-wrap: anywhere; min-width: 11rem }
+.index .ours { font-style: italic }
 .timeline { font-size: .85rem } .timeline td, .timeline th { overflow-wrap: normal; white-space: nowrap }
 .timeline .code { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; max-width: 14rem }
 .timeline .facts { white-space: normal; overflow-wrap: anywhere; min-width: 18rem }
@@ -71,6 +74,18 @@ ol { margin: 0; padding-left: 1.5rem }
 @media screen and (max-width: 56rem) {
   .exchange { grid-template-columns: minmax(0, 1fr) }
   dl { grid-template-columns: minmax(0, 1fr); gap: 0 } dd { margin-bottom: .5rem }
+  .index thead { position: absolute; clip-path: inset(50%); height: 1px; width: 1px; overflow: hidden }
+  .index, .index tbody { display: block }
+  .index tr { display: flex; flex-wrap: wrap; gap: 0 1rem; border-bottom: 1px solid var(--line); padding: .35rem 0 }
+  .index th, .index td { border: 0; padding: 0 }
+  .index .name { flex: 1 0 calc(100% - 3rem); min-width: 0; max-width: calc(100% - 3rem) }
+  .index th { flex: 0 0 2rem } .index .code { min-width: 0 }
+  .index td:nth-of-type(n+3)::before { opacity: .7 }
+  .index td:nth-of-type(3)::before { content: "risk: " }
+  .index td:nth-of-type(4)::before { content: "blocked: " }
+  .index td:nth-of-type(5)::before { content: "approval: " }
+  .index td:nth-of-type(6)::before { content: "attempts: " }
+  .index td:nth-of-type(7)::before { content: "code: " }
 }
 @media screen and (max-width: 40rem) {
   .stacked caption { display: block } .output th { white-space: normal }
@@ -153,6 +168,19 @@ def cell(value: object, kind: str = "") -> str:
     return f"<td{attribute}>{shown(value)}</td>"
 
 
+def breaking(text: str | None) -> str:
+    """A code or an id, which may be long, as HTML that a line may be broken in where its parts end."""
+    return _JOINT.sub(r"\1<wbr>", shown(text))
+
+
+_JOINT: Final = re.compile("([_,:/])")
+
+
+def code_cell(text: str | None) -> str:
+    """One cell of a table with such a code."""
+    return f'<td class="code">{breaking(text)}</td>'
+
+
 def text_box(label: str, text: str, *, closed: bool = False) -> str:
     """A text of others under its name and size. ``closed``: it opens when asked to."""
     name, held = f"{shown(label)}, {count(len(text), 'character')}", box(label, text)
@@ -222,8 +250,6 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def seconds(microseconds: int | None) -> str | None:
-    """A duration, to the millisecond."""
-    if microseconds is None:
-        return None
-    return f"{microseconds // 1_000_000:,}.{microseconds // 1000 % 1000:03d} s"
+def milliseconds(microseconds: int | None) -> str | None:
+    """A duration, as the page of a report has it."""
+    return None if microseconds is None else durations.milliseconds(microseconds)

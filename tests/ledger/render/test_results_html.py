@@ -31,7 +31,7 @@ from tests.stories import accepted, call_failed, call_started, called, output_ac
 ACTS = "</pre></td></style><script>alert(1)</script><img src=x onerror=y>\"'&\u202e\x00\x1b[2J\u200b"
 TAGS = (
     "html head meta title style body main h1 h2 h3 h4 p div span strong ul ol li dl dt dd table caption thead tbody tr "
-    "th td nav article header section a pre code details summary"
+    "th td nav article header section a pre code details summary wbr"
 )
 ATTRIBUTES = "lang charset http-equiv content name scope class id href open aria-label aria-labelledby tabindex role"
 
@@ -50,7 +50,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -224,13 +224,13 @@ def test_each_event_is_on_the_timeline_with_its_facts(store: Store) -> None:
     (position,) = (position_of(store, "ModelCallFailed", "INC-1"),)
     row = row_of(data, str(position)).split(" | ")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]{15}Z", row[0])
-    assert row[1:9] == ["call failed", "1", "1", "429", "0.001 s", "1,500 ms", "rate_limited", "12 bytes"]
+    assert row[1:9] == ["call failed", "1", "1", "429", "1.2 ms", "1,500 ms", "rate_limited", "12 bytes"]
     assert "retry_after_ms 1500, will_retry true" in row[9]
     reply_row = row_of(data, str(position_of(store, "ModelCalled", "INC-1")))
     assert "prompt_tokens 100" in reply_row
     assert "cached_tokens" not in reply_row  # unknown, so not said
     text = Page(data).text
-    assert "Failed: rate_limited, HTTP 429, after 0.001 s; tried again after 1,500 ms." in text
+    assert "Failed: rate_limited, HTTP 429, after 1.2 ms; tried again after 1,500 ms." in text
     assert "The same body as in attempt 1, byte for byte." in text
 
 
@@ -344,6 +344,45 @@ def test_a_fallback_is_told_to_be_no_decision_of_the_model(store: Store) -> None
     assert [row_of(data, name) for name in ("risk level", "blocked by policy", "proposed action")] == [
         *("critical", "yes", "(empty)")
     ]
+
+
+def test_the_index_says_of_a_fallback_what_the_other_formats_say_and_that_it_is_not_the_models(store: Store) -> None:
+    fallback = FallbackApplied(code="model_output_truncated", turn=1)
+    failed: list[Told] = [(accepted(1, "INC-1"), "INC-1", line_of(1)), (fallback, "INC-1")]
+    good: list[Told] = [(payload, "INC-2", text) for payload, text in answered() if text is not None]
+    store.append(run_of(failed, [(accepted(2, "INC-2"), "INC-2", line_of(2)), *good]))
+    data = page_of(store)
+    (output,) = [one["model_output"] for one in results(store, "run-1") if one["fallback_used"]]
+    assert (output["risk_level"], output["blocked_by_policy"], output["requires_human_approval"]) == (
+        *("critical", True, True),
+    )
+    index = data[: data.index(b"<article")]
+    said = "INC-1 | fallback (failed closed) | critical * | yes * | yes * | 0 | model_output_truncated"
+    assert row_of(index, "1") == said
+    assert row_of(index, "2").startswith("INC-2 | accepted at first | medium | yes | yes | ")
+    note = "the runner's word, not the model's"
+    assert note in Page(data).text
+    assert note not in text_of(store, request_ids={"INC-2"})
+
+
+def test_codes_and_ids_of_any_length_may_be_broken_where_their_parts_end(store: Store) -> None:
+    name = "incident:edge_proxy:2026-11-30:alert_000001"
+    fallback = FallbackApplied(code="model_output_truncated", turn=1)
+    store.append(run_of([(accepted(1, name), name, line_of(1)), (fallback, name)]))
+    data = page_of(store)
+    held = "incident:<wbr>edge_<wbr>proxy:<wbr>2026-11-30:<wbr>alert_<wbr>000001</a>"
+    assert f'<td class="code name"><a href="#line-1">{held}' in data.decode()
+    assert data.count(b'<td class="code">model_<wbr>output_<wbr>truncated</td>') == 2
+    style = data[: data.index(b"</style>")].decode()
+    assert ".index .code { white-space: normal; overflow-wrap: anywhere; min-width: 11rem }" in style
+
+
+def test_durations_are_rounded_half_up_as_on_the_page_of_a_report(store: Store) -> None:
+    first, (_, body), *_ = answered()
+    store.append(one_request(first, (called(1, duration_us=41_950), body)))
+    data = page_of(store)
+    assert "HTTP 200 after 42.0 ms" in Page(data).text
+    assert " | 42.0 ms | " in row_of(data, str(position_of(store, "ModelCalled", "INC-1")))
 
 
 def test_every_line_is_in_the_index_and_leads_to_the_lines_beside_it(store: Store) -> None:
