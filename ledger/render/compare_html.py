@@ -103,7 +103,7 @@ def _word(value: object) -> str:
 def _test(name: str, of: Mapping[str, Any]) -> Sequence[object]:
     shares = (percent(of["first"]["rate"]), percent(of["second"]["rate"]))
     counts = (of["first_only"], of["second_only"])
-    return (QUESTIONS[name], of["pairs"], *shares, *counts, difference(of["difference"]), p_value(of["p_value"]))
+    return (QUESTIONS[name], of["pairs"], *shares, *counts, difference(of["difference"]), p_value(of))
 
 
 def _differences(comparison: Comparison, summary: Mapping[str, Any]) -> Iterator[str]:

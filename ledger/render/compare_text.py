@@ -54,11 +54,12 @@ def caveats(summary: Mapping[str, Any]) -> Iterator[str]:
     """What a reader must know before believing the numbers."""
     lacking = summary["pairs"] - summary["comparable"]
     if lacking:
-        lack = f"{_count(lacking, 'pair')} lack an accepted answer on one side or both"
-        yield f"{lack}: they count as no agreement, and their fields are compared with nothing."
+        lack = "1 pair lacks" if lacking == 1 else f"{lacking} pairs lack"
+        yield f"{lack} an accepted answer on one side or both: no agreement, and the fields are compared with nothing."
     for name, what in (("system_prompt", "system prompt"), ("contract", "response contract"), ("policy_id", "policy")):
         if summary["asked_differently"][name]:
-            yield f"{_count(summary['asked_differently'][name], 'pair')} were asked with another {what}."
+            count = summary["asked_differently"][name]
+            yield f"{_count(count, 'pair')} {'was' if count == 1 else 'were'} asked with another {what}."
     costs = [summary[side]["cost"] for side in ("first", "second")]
     if all(costs) and costs[0]["prices_sha256"] != costs[1]["prices_sha256"]:
         yield "The two runs were priced by different lists."
@@ -104,8 +105,8 @@ def _shown(value: str | None) -> str:
 
 
 def _counts(summary: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Incidents {summary['incidents']}: {summary['pairs']} in both runs, {summary['only_first']} only in the"
-    yield f"first, {summary['only_second']} only in the second."
+    alone = f"{summary['only_first']} only in the first, {summary['only_second']} only in the second"
+    yield f"Incidents {summary['incidents']}: {summary['pairs']} in both runs, {alone}."
     yield f"Answered alike in every field: {share(summary['agreement'])}"
     yield f"  of the pairs with two accepted answers: {share(summary['agreement_of_comparable'])}"
     yield from caveats(summary)
@@ -136,7 +137,7 @@ def _tests(summary: Mapping[str, Any]) -> Iterator[str]:
         shares = (percent(of["first"]["rate"]), percent(of["second"]["rate"]))
         only = (str(of["first_only"]), str(of["second_only"]))
         gap = difference(of["difference"])
-        rows.append((QUESTIONS[name], str(of["pairs"]), *shares, *only, gap, p_value(of["p_value"])))
+        rows.append((QUESTIONS[name], str(of["pairs"]), *shares, *only, gap, p_value(of)))
     found = widths(rows)
     yield from (line(row, found, frozenset(range(1, 8))) for row in rows)
 

@@ -46,9 +46,11 @@ def _signed(value: str) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
-def p_value(value: str) -> str:
-    """A p-value as a reader takes it: four digits, and no more zeros than that."""
-    number = Decimal(value)
+def p_value(of: Mapping[str, Any]) -> str:
+    """A test's p-value as a reader takes it: four digits, and no more zeros than that; of no pair there is none."""
+    if not of["pairs"]:
+        return "-"
+    number = Decimal(of["p_value"])
     if number < Decimal("0.0001"):
         return "< 0.0001"
     return format(number.quantize(Decimal("0.0001"), rounding=ROUND_HALF_EVEN), "f")

@@ -177,6 +177,16 @@ def test_more_differences_than_are_shown_are_counted(store: Store) -> None:  # n
     assert len(json.loads(b"".join(compare_json.render(compared(store))))["differences"]) == len(many)
 
 
+def test_a_test_of_no_pair_was_told_with_a_p_value_and_its_line_was_broken(store: Store) -> None:  # noqa: F811
+    for run_id in ("a", "b"):
+        store.append(a_run(run_id, asked((f"INC-of-{run_id}", LOW))))
+    made = compared(store)
+    text = b"".join(compare_text.render(made)).decode()
+    assert "Incidents 2: 0 in both runs, 1 only in the first, 1 only in the second.\n" in text
+    assert "1.0000" not in text
+    assert "1.0000" not in b"".join(compare_html.render(made)).decode()
+
+
 def test_runs_that_agree_say_so(store: Store) -> None:  # noqa: F811
     for run_id in ("a", "b"):
         store.append(a_run(run_id, asked(("INC-1", LOW))))
@@ -309,7 +319,8 @@ def test_numbers_are_told_with_what_they_are_of() -> None:
     assert share({"count": 0, "of": 0, "rate": None, "low": None, "high": None}) == "0 of 0"
     assert percent(None) == "-"
     assert difference({"value": "-0.000001", "low": "-0.125000", "high": "0.250000"}) == "0.0 points (-12.5 to +25.0)"
-    assert [p_value(text) for text in ("1", "0.0703125", "0.00009", "1.57772E-30")] == [
+    assert p_value({"pairs": 0, "p_value": "1"}) == "-"
+    assert [p_value({"pairs": 9, "p_value": text}) for text in ("1", "0.0703125", "0.00009", "1.57772E-30")] == [
         *("1.0000", "0.0703"),
         *("< 0.0001", "< 0.0001"),
     ]
