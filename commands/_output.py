@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 import click
 import orjson
 
-from commands._out_files import refuse_databases, refuse_signers_files
+from commands._out_files import OutputRefused, refuse_databases, refuse_signers_files
 from ledger.render.safe import terminal
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 STDOUT: Final = "-"
+_DEVICES: Final = ("/dev/fd/", "/dev/std", "/proc/")
 _NAMES_OF_STDOUT: Final = frozenset({STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
 
@@ -70,10 +71,29 @@ def json_line(value: object) -> bytes:
 def format_for(
     out: str | None, extensions: Mapping[str, str], *, terminal: str, otherwise: str, stream: TextIO | None
 ) -> str:
-    """The format that nobody named: by the file's extension, else by who reads standard output."""
-    if out is not None and out != STDOUT:
-        return extensions.get(Path(out).suffix.lower(), otherwise)
-    return terminal if is_terminal(stream) else otherwise
+    """The format that nobody named: by the file's extension, else by who reads standard output.
+
+    A device or a pipe has no extension to go by. Raises ``OutputRefused`` for a file whose extension says nothing:
+    what is in it would be told by nobody.
+    """
+    if out is None or out == STDOUT:
+        return terminal if is_terminal(stream) else otherwise
+    if (form := extensions.get(Path(out).suffix.lower())) is not None:
+        return form
+    if not _may_be_a_file(Path(out)):
+        return otherwise
+    refuse_databases(out)
+    refuse_signers_files(out)
+    raise OutputRefused(
+        f"--out: {out} does not say by its extension what it is to be: {', '.join(extensions)}; "
+        "or name the form with --format"
+    )
+
+
+def _may_be_a_file(out: Path) -> bool:
+    """Whether it is named as a file, there already or not; an open file by its number is not, wherever it leads."""
+    named = os.path.abspath(out)  # noqa: PTH100 - no links followed
+    return not named.startswith(_DEVICES) and (out.is_file() or not out.exists())
 
 
 def write_data(chunks: Iterable[bytes], out: str | None = None) -> None:

@@ -61,13 +61,14 @@ def compare(
     Exit: 0 the runs agree in every field of every incident; 1 a difference, an incident that only
     one run was asked, or an event that cannot be read.
     """
+    chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
     store = open_for(ctx, "read")
-    run_ids, upto = [find_run(store, run) for run in (first, second)], check_as_of(store, as_of)
+    run_ids = [find_run(store, run) for run in (first, second)]
+    upto = check_as_of(store, as_of, *run_ids)
     with TerminalLine(sys.stderr) as line:
         count = line.counter(sum(map(store.version, run_ids)))
         one, other = (read_decisions(store, run_id, upto, count) for run_id in run_ids)
         comparison = Comparison(store, one, other)
-        chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
         chunks = _RENDER[chosen](comparison)
         if out not in (None, STDOUT):
             write_data(_counting(line, chunks, comparison.different), out)

@@ -101,17 +101,18 @@ def grade(ctx: click.Context, /, run: str | None, labels: str | None, schema: bo
         _refuse_for_reading(given)
     elif given["as_of"] is not None:
         raise Refused("--as-of is for grades on record; labels are joined to all that the run came to")
+    form = _format(given)
     writes = labels is not None or given["to_issue"]
     read = None if labels is None else _read(labels, given)
     store = open_to_append(ctx, "write", accept_clock=given["accept_clock"]) if writes else open_for(ctx, "read")
     run_id = find_run(store, run)
     graded, unsigned = None, None
     if writes:
-        work = _Work(store, run_id, labels, read, given)
+        work = _Work(store, run_id, labels, read, given, form)
         (made, data, graded), unsigned = signed(ctx, store, work)
     else:
-        made = make_grades(store, run_id, check_as_of(store, given["as_of"]))
-        data = b"".join(grades_forms.render(store, made, _format(given)))
+        made = make_grades(store, run_id, check_as_of(store, given["as_of"], run_id))
+        data = b"".join(grades_forms.render(store, made, form))
     with suppress(ReaderGone):  # whoever stops reading early gets the exit code all the same
         write_data([data], given["out"])
     unreadable = made["missing_parts"] or made["unreadable"] or (graded is not None and graded.unreadable)
@@ -128,17 +129,18 @@ class _Work:
         file: str | None,
         read: tuple[list[Label], str] | None,
         given: Mapping[str, Any],
+        form: str,
     ) -> None:
         self._store, self._run_id, self._file, self._read, self._given = store, run_id, file, read, given
+        self._form = form
         self._actor = who_runs(given["actor"]).actor
 
     def __call__(self) -> tuple[dict[str, Any], bytes, Grading | None]:
         graded = None if self._read is None else self._record(*self._read)
-        made = make_grades(self._store, self._run_id, check_as_of(self._store, self._given["as_of"]))
-        form = _format(self._given)
-        data = b"".join(grades_forms.render(self._store, made, form))
+        made = make_grades(self._store, self._run_id, check_as_of(self._store, self._given["as_of"], self._run_id))
+        data = b"".join(grades_forms.render(self._store, made, self._form))
         if self._given["to_issue"]:  # before it is given out: no report is out there that the ledger does not know
-            issue_bytes(self._store, self._run_id, "grades", form, made, data, self._actor)
+            issue_bytes(self._store, self._run_id, "grades", self._form, made, data, self._actor)
         return made, data, graded
 
     def _record(self, labels: list[Label], file_sha256: str) -> Grading:

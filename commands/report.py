@@ -81,10 +81,11 @@ def report(
     \b
     Exit: 0 whatever the run's verdict is; 1 an event of the run cannot be read.
     """
-    store = open_to_append(ctx, "write", accept_clock=accept_clock) if to_issue else open_for(ctx, "read")
-    run_id, upto = find_run(store, run), check_as_of(store, as_of)
-    made = PROJECTIONS[projection or _NEWEST](store, run_id, upto)
     chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
+    store = open_to_append(ctx, "write", accept_clock=accept_clock) if to_issue else open_for(ctx, "read")
+    run_id = find_run(store, run)
+    upto = check_as_of(store, as_of, run_id)
+    made = PROJECTIONS[projection or _NEWEST](store, run_id, upto)
     data = b"".join(report_forms.render(store, made, chosen))
     unsigned = None
     if to_issue:  # before it is given out: no report is out there that the ledger does not know

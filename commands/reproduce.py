@@ -90,10 +90,10 @@ def reproduce(
     """
     if every == (run is not None):
         raise Refused("name one run, or --all")
+    chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="text", stream=sys.stdout)
     contract = None if contract_file is None else _contract(contract_file)
     store = open_for(ctx, "read")
     run_ids = _all_runs(store) if every else [find_run(store, run or "")]
-    chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="text", stream=sys.stdout)
     ended = _Ended()
     in_the_way = chosen != "text" and out in (None, STDOUT) and is_terminal(sys.stdout)
     with TerminalLine(None if in_the_way else sys.stderr) as line:

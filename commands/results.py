@@ -87,10 +87,11 @@ def results(
     Exit: 0 whatever the run's verdict is; 1 an event of the run cannot be read, or a text is not
     the one that was recorded.
     """
-    store = open_for(ctx, "read")
-    run_id, upto = find_run(store, run), as_of_position(store, check_as_of(store, as_of))
-    only = _known(store, run_id, upto, request_ids) if request_ids else None
     chosen = form or format_for(out, _EXTENSIONS, terminal="table", otherwise="jsonl", stream=sys.stdout)
+    store = open_for(ctx, "read")
+    run_id = find_run(store, run)
+    upto = as_of_position(store, check_as_of(store, as_of, run_id))
+    only = _known(store, run_id, upto, request_ids) if request_ids else None
     faults: list[Evidence] = []
     if chosen == _HTML:
         in_the_way = out in (None, STDOUT) and is_terminal(sys.stdout)

@@ -128,8 +128,8 @@ def sql(
             raise Refused("--schema stands alone: give it without a query")
         _write_schema(form or format_for(out, _EXTENSIONS, terminal="table", otherwise="table", stream=None), out)
         return OK
-    question = Question(_text(query, file), _named(params), timeout)
     chosen = form or format_for(out, _EXTENSIONS, terminal="table", otherwise="csv", stream=sys.stdout)
+    question = Question(_text(query, file), _named(params), timeout)
     most = DEFAULT_LIMIT if limit is None else limit
     with ask(session(ctx).place.url, question, role=role) as answer:
         was_cut = _write(answer, chosen, most, out)

@@ -139,7 +139,8 @@ def test_a_closed_stream_is_no_terminal() -> None:
     ("out", "stream", "expected"),
     [
         ("a/results.CSV", Terminal(), "csv"),
-        ("results", Terminal(), "jsonl"),
+        ("/dev/null", Terminal(), "jsonl"),
+        ("/dev/fd/63", Terminal(), "jsonl"),
         (None, Terminal(), "table"),
         ("-", Terminal(), "table"),
         (None, io.StringIO(), "jsonl"),
@@ -148,6 +149,20 @@ def test_a_closed_stream_is_no_terminal() -> None:
 def test_the_format_nobody_named_follows_the_reader(out: str | None, stream: io.StringIO, expected: str) -> None:
     chosen = format_for(out, {".csv": "csv"}, terminal="table", otherwise="jsonl", stream=stream)
     assert chosen == expected
+
+
+@pytest.mark.parametrize("out", ["cmp.md", "results", "a.csv/b", ".csv", "a.csv.gz"])
+def test_a_file_whose_extension_says_nothing_was_filled_with_whatever_is_usual(out: str) -> None:
+    with pytest.raises(OutputRefused, match=r"by its extension what it is to be: \.csv, \.json; or name"):
+        format_for(out, {".csv": "csv", ".json": "json"}, terminal="table", otherwise="json", stream=None)
+
+
+def test_a_pipe_and_a_device_have_no_extension_to_go_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    monkeypatch.chdir(tmp_path)
+    for out in ("pipe", tmp_path / "pipe", "link", "/dev/stdout", "/proc/self/fd/1", "../../../../../../../dev/full"):
+        assert format_for(str(out), {".csv": "csv"}, terminal="table", otherwise="json", stream=None) == "json"
 
 
 # --- what --out may not name ---------------------------------------------------------------

@@ -28,6 +28,32 @@ def test_files_hold_what_report_and_results_print(program: Program, against: Aga
     assert program("verify").code == 0
 
 
+def test_a_file_of_no_known_extension_was_filled_without_a_word(
+    program: Program, against: Against, three: Path
+) -> None:
+    against()
+    assert program("run", three, "--run-id", "r").code == 0
+    (program.folder / "labels.jsonl").write_text('{"request_id":"INC-1","risk_level":"low"}\n')
+    size = program("db", "status", "--json").json["size"]
+    for words, known in (
+        (("report", "r", "--issue"), ".json, .html, .htm, .txt, .md, .xml"),
+        (("results", "r"), ".jsonl, .csv, .txt, .html, .htm"),
+        (("grade", "r", "labels.jsonl", "--issue"), ".json, .html, .htm, .txt, .md, .xml"),
+        (("compare", "r", "r"), ".json, .html, .htm, .txt"),
+        (("reproduce", "r"), ".json, .jsonl, .txt"),
+        (("sql", "SELECT 1"), ".txt, .csv, .json, .jsonl"),
+    ):
+        ended = program(*words, "--out", "o.pdf")
+        assert (ended.code, ended.out) == (2, b""), words
+        assert f"o.pdf does not say by its extension what it is to be: {known}; or name" in ended.err
+        assert not (program.folder / "o.pdf").exists()
+    assert program("db", "status", "--json").json["size"] == size
+    for out in ("o.pdf", "/dev/null"):
+        words = ("--format", "json") if out == "o.pdf" else ()
+        assert program("compare", "r", "r", "--out", out, *words).code == 0
+    assert (program.folder / "o.pdf").read_bytes().startswith(b"{")
+
+
 def test_a_run_that_ends_badly_is_written_down_too(program: Program, against: Against, three: Path) -> None:
     against({"status": 401})
     ended = program("run", three, "-j", "1", "--run-id", "r", "--out", "r.json")
