@@ -19,7 +19,7 @@ from commands._progress import TerminalLine
 from commands._run_outputs import out_files_option, write_out_files
 from commands._session import Session
 from commands._signals import WaitingReader, ended_by_sigterm, heard_by
-from commands._summary import cost_lines, counts_line, exit_code, gate_lines, usable_line
+from commands._summary import cost_lines, counts_line, exit_code, gate_lines, unanswered_lines, usable_line
 from ledger.projections.report import report as make_report
 from ledger.render import report_forms
 from ledger.store import LedgerError, Store
@@ -143,7 +143,7 @@ def _told(outcome: RunOutcome, report: dict[str, Any], settings: dict[str, Any])
     yield f"Run {outcome.run_id}: {report['outcome']}{_why_stopped(outcome)}"
     yield f"  {counts_line(report)}"
     yield f"  {usable_line(report)}"
-    for line in (*gate_lines(report, settings), *cost_lines(report)):
+    for line in (*gate_lines(report, settings), *unanswered_lines(outcome, report), *cost_lines(report)):
         yield f"  {line}"
     for warning in outcome.warnings:
         yield f"  Warning: {warning}"

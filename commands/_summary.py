@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from commands._failures import NO, OK, STOPPED, UNAVAILABLE, WRONG_USE
 from ledger.projections.cost import Prices
-from ledger.render.report_words import why_not_usable
+from ledger.render.report_words import by_frequency, count, why_not_usable
 from runner.codes import lookup
 from runner.plan import RunOutcome
 
@@ -31,8 +31,7 @@ def exit_code(outcome: RunOutcome, report: Mapping[str, Any], settings: Mapping[
     """
     if outcome.stopped_by in STOPPED:
         return STOPPED[outcome.stopped_by]
-    never_answered = report["calls"]["started"] and not report["calls"]["answered"]
-    if outcome.state in ("incomplete", "auth_error") or never_answered:
+    if outcome.state in ("incomplete", "auth_error") or never_answered(report):
         return UNAVAILABLE
     if report["leak_rejected"]:
         return NO
@@ -44,6 +43,24 @@ def exit_code(outcome: RunOutcome, report: Mapping[str, Any], settings: Mapping[
     if gates:
         return NO if any(past(name, report, rate) for name, rate in gates.items()) else OK
     return OK if report["valid"] else NO
+
+
+def never_answered(report: Mapping[str, Any]) -> bool:
+    """Calls were made, and not one brought a whole reply."""
+    return bool(report["calls"]["started"] and not report["calls"]["answered"])
+
+
+def unanswered_lines(outcome: RunOutcome, report: Mapping[str, Any]) -> Iterator[str]:
+    """Why a completed run ends with 4: gates may have passed, and the counts alone would not say."""
+    if outcome.state != "completed" or not never_answered(report):
+        return
+    calls = count(report["calls"]["started"], "call")
+    often = "".join(
+        f"; most often {code} ({number:,} of {report['requests']:,} requests)"
+        for code, number in by_frequency(report["errors"])[:1]
+    )
+    yield f"the endpoint never answered: {calls}, not one answer{often}"
+    yield f"so the exit code is {UNAVAILABLE}, whatever the gates say"
 
 
 def gates_given(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -162,6 +162,8 @@ def test_an_unreachable_endpoint_ends_with_4_and_is_recorded(program: Program, t
         *("--max-attempts", "1", "--max-fallback-rate", "1"),
     )
     assert ended.code == 4, ended.err
+    assert "never answered: 3 calls, not one answer; most often transport_connect (3 of 3 requests)" in ended.err
+    assert "so the exit code is 4, whatever the gates say" in ended.err
     assert program("report", "r1").json["errors"] == {"transport_connect": 3}
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands._summary import counts_line, exit_code, gate_lines, past, usable_line
+from commands._summary import counts_line, exit_code, gate_lines, past, unanswered_lines, usable_line
 from runner.plan import RunOutcome, RunState, StoppedBy
 
 
@@ -98,6 +98,18 @@ def test_each_gate_that_was_given_is_told() -> None:
         "within --max-fallback-rate 0.2: 2 of 10 requests",
         "past --max-error-rate 0: 1 of 10 requests",
     ]
+
+
+def test_a_completed_run_that_was_never_answered_says_so_with_the_commonest_code() -> None:
+    errors = {"http_503": 3, "transport_connect": 7}
+    made = report(valid=False, errors=errors, fallback_records=10, calls={"started": 30, "answered": 0})
+    assert list(unanswered_lines(RunOutcome("r", "completed"), made)) == [
+        "the endpoint never answered: 30 calls, not one answer; most often transport_connect (7 of 10 requests)",
+        "so the exit code is 4, whatever the gates say",
+    ]
+    assert not list(unanswered_lines(RunOutcome("r", "incomplete", (), "SIGINT"), made))  # as that says why itself
+    assert not list(unanswered_lines(RunOutcome("r", "completed"), report(**FALLBACKS)))
+    assert not list(unanswered_lines(RunOutcome("r", "completed"), report(calls={"started": 0, "answered": 0})))
 
 
 def test_the_counts_that_are_not_zero_are_told() -> None:
