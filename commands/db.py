@@ -166,6 +166,10 @@ def copy(ctx: click.Context, /, source: str, target: str, as_json: bool) -> int:
 
     Everything is hashed again on the way. The root of the copy is read back and compared with the
     root of the original; it is the same whichever databases the two are on.
+
+    Append to one of the two only: they are one ledger with one signer, and the one that falls behind
+    is refused from then on. A copy that is only read is judged by a checkpoint as
+    old as it, away from the signer: `verify --signer-dir DIR --key VKEY --checkpoint FILE`, DIR a new folder.
     """
     state = session(ctx)
     places = [state.read_place(url) for url in (source, target)]
@@ -174,6 +178,9 @@ def copy(ctx: click.Context, /, source: str, target: str, as_json: bool) -> int:
     with open_ledger(places[1].url, "read") as made:
         found = made.head()
     same = (found.size, found.root) == (head.size, head.root)
+    if same:
+        say("Append to one of the two only: to the signer the other one is then rolled back, and refused from then on.")
+        say("One that is only read: `verify --signer-dir DIR --key VKEY --checkpoint FILE`, with a DIR of its own.")
     if as_json:
         write_data([json_line({"size": found.size, "root": found.root.hex(), "same": same})])
     else:

@@ -462,6 +462,29 @@ def test_a_copy_is_the_same_ledger_and_is_signed_on_by_the_same_key(on_file: Pro
     assert len(list((on_file.state / "replay-ledger").iterdir())) == 1
 
 
+def test_a_copy_warns_that_only_one_of_the_two_may_go_on_as_the_other_is_then_refused(
+    on_file: Program, ledger_url: str
+) -> None:
+    original = f"sqlite:///{on_file.folder / 'replay-ledger.db'}"
+    append_elsewhere(original)
+    assert on_file("checkpoint", "--out", "kept.txt").code == 0
+    vkey = on_file("keys", "show").text.strip()
+    for words in ((), ("--json",)):
+        copied = on_file("db", "copy", original, ledger_url if not words else "sqlite:///read.db", *words)
+        assert copied.code == 0, copied.err
+        assert "Append to one of the two only" in copied.err
+        assert "verify --signer-dir DIR --key VKEY --checkpoint FILE" in copied.err
+    append_elsewhere(ledger_url)
+    assert on_file("checkpoint", "--ledger", ledger_url).code == 0
+    assert "rolled back" in on_file("verify", "--ledger", original).text
+    refused = on_file("abandon", "r1", "--reason", "x", "--ledger", original)
+    assert (refused.code, "this is an older copy" in refused.err) == (1, True), refused.err
+    alone = ("--signer-dir", "own", "--key", vkey, "--checkpoint", "kept.txt")
+    judged = on_file("verify", "--ledger", original, *alone)
+    assert "Does not match" not in judged.text, judged.text
+    assert "by the file kept.txt" in judged.text
+
+
 def test_a_lost_store_signs_only_after_a_checkpoint_that_was_kept_is_adopted(begun: Program, ledger_url: str) -> None:
     append_elsewhere(ledger_url)
     assert begun("checkpoint", "--out", "kept.txt").code == 0
