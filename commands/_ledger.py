@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -13,8 +14,9 @@ from commands._output import say
 from commands._session import Session, session
 from ledger import open_ledger
 from ledger.events import LEDGER_RUN_ID
-from ledger.projections.projection import unreadable_positions
+from ledger.projections.projection import find_pass, resolve_as_of, unreadable_positions
 from ledger.store import Store
+from ledger.store.errors import RunNotFound
 
 LATEST: Final = "latest"
 _SHOWN: Final = 20
@@ -57,12 +59,28 @@ def _runs(store: Store, where: str, **params: Any) -> list[str]:
     return [row[0] for row in store.rows(sql, params)]
 
 
-def check_as_of(store: Store, as_of: int | str | None) -> int | str | None:
-    """``--as-of`` as it was given. Raises ``Refused`` where the ledger does not reach that far."""
+def check_as_of(store: Store, as_of: int | str | None, *run_ids: str) -> int | str | None:
+    """``--as-of`` as it was given.
+
+    Raises ``Refused`` where the ledger does not reach that far, or one of the runs had not started at that time.
+    """
     size = store.head().size
     if isinstance(as_of, int) and as_of > size:
         raise Refused(f"--as-of {as_of}: the ledger ends at position {size}")
+    if isinstance(as_of, str):
+        _check_started(store, as_of, run_ids)
     return as_of
+
+
+def _check_started(store: Store, time: str, run_ids: Sequence[str]) -> None:
+    """A time is refused as one: the position it comes to was not asked for."""
+    position = resolve_as_of(store, time)
+    for run_id in run_ids:
+        try:
+            find_pass(store, run_id, position)
+        except RunNotFound:
+            date = " (a date is its first moment, 00:00Z)" if time.endswith("T00:00:00.000000Z") else ""
+            raise Refused(f"--as-of {time}{date}: the run {run_id} had not started by then") from None
 
 
 def tell_unreadable(store: Store, run_id: str, as_of: int | str | None) -> int:

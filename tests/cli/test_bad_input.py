@@ -324,7 +324,19 @@ def test_an_ambiguous_run_lists_the_candidates(program: Program, against: Agains
     assert program("show", "other", "INC-9").code == 2
     assert program("report", "other", "--as-of", "100000").code == 2
     assert program("report", "other", "--as-of", "1").code == 2
-    assert program("report", "other", "--as-of", "1999-01-01").code == 2
+
+
+def test_a_time_before_a_run_is_refused_as_the_time_that_was_asked_for(
+    program: Program, against: Against, three: Path
+) -> None:
+    against()
+    assert program("run", three, "--run-id", "r1").code == 0
+    for words in (("report", "r1"), ("results", "r1"), ("compare", "r1", "r1"), ("grade", "r1")):
+        ended = program(*words, "--as-of", "1999-01-01")
+        assert (ended.code, ended.out) == (2, b""), words
+        assert "--as-of 1999-01-01T00:00:00.000000Z (a date is its first moment, 00:00Z)" in ended.err
+        assert "the run r1 had not started by then" in ended.err
+        assert "position" not in ended.err
 
 
 def test_closed_standard_output_is_told(program: Program, against: Against, three: Path) -> None:
