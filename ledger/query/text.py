@@ -30,6 +30,7 @@ _PARAMETER: Final = re.compile(r":([A-Za-z_][A-Za-z0-9_]*)")
 _DOLLAR_QUOTE: Final = re.compile(r"\$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)?\$")
 _OTHER_MARK: Final = {"sqlite": re.compile(r"\?[0-9]*|[@#$][A-Za-z_0-9]*"), "postgresql": re.compile(r"\$[0-9]+")}
 _BEGINNINGS: Final = frozenset({"select", "with", "values", "table"})
+_TAKEN: Final[dict[Dialect, str]] = {"sqlite": "SELECT, WITH or VALUES", "postgresql": "SELECT, WITH, VALUES or TABLE"}
 
 
 class Token(NamedTuple):
@@ -76,7 +77,7 @@ def _checked_beginning(tokens: list[Token], sql: str, dialect: Dialect) -> list[
     word = first.value.lower() if first.kind == "word" else ""
     if word not in _BEGINNINGS or (word == "table" and dialect == "sqlite"):
         raise bad_query(
-            "only what begins with SELECT, WITH or VALUES is answered: nothing here can write", sql, first.begin
+            f"only what begins with {_TAKEN[dialect]} is answered: nothing here can write", sql, first.begin
         )
     return tokens
 
