@@ -23,7 +23,7 @@ from commands._summary import cost_lines, counts_line, exit_code, gate_lines, un
 from ledger.projections.report import report as make_report
 from ledger.render import report_forms
 from ledger.store import LedgerError, Store
-from runner.plan import Fault, Faults, InputDiffers, NoValidLine, Progress, RunOutcome, RunPlan
+from runner.plan import Fault, Faults, InputDiffers, NothingSelected, NoValidLine, Progress, RunOutcome, RunPlan
 from runner.replay import check_lines
 from runner.stop import StopSignal
 
@@ -50,7 +50,7 @@ def opened_lines(name: str) -> Iterator[BinaryIO]:
         if is_terminal(sys.stdin):
             say("Reading requests from the terminal; Ctrl-D ends them.")
         yield _patient(sys.stdin.buffer)
-    except (NoValidLine, InputDiffers) as error:
+    except (NoValidLine, NothingSelected, InputDiffers) as error:
         raise Refused(f"{shown_name(name)}: {error}") from None
 
 

@@ -158,7 +158,13 @@ SAMPLING_OPTIONS: Final = (
     EXTRA_BODY_OPTION,
 )
 SELECTION_OPTIONS: Final = (
-    option("--limit", type=LineRange(), metavar="N|A-B", help="Take the first N requests, or the A-th to the B-th."),
+    option(
+        "--limit",
+        type=LineRange(),
+        metavar="N|A-B",
+        help="Take the first N requests, or the A-th to the B-th. "
+        "Where a selection takes no line of a file, nothing is recorded.",
+    ),
     option("--request-id", "request_ids", type=Identifier(), multiple=True, help="Take this request. May be repeated."),
     option("--sample", type=click.IntRange(min=1), help="Take N requests drawn by --sample-seed."),
     option(

@@ -102,6 +102,8 @@ def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int
     say("Nothing was called and nothing recorded.")
     for one in tried.unmatched:
         say(f"--request-id: no line has the id {one}")
+    if tried.takes_none is not None:
+        say(f"Warning: {tried.takes_none}")
     if as_json:
         write_data([json_line(_dry_facts(tried, plan))])
     elif tried.first_body is not None:
@@ -110,7 +112,7 @@ def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int
     if tried.faults.leaking:
         return NO
     blocked = tried.faults.rejected and plan.settings.on_invalid == "abort"
-    return WRONG_USE if blocked or tried.unmatched else OK
+    return WRONG_USE if blocked or tried.unmatched or tried.takes_none else OK
 
 
 def _dry_counts(tried: DryRun) -> str:

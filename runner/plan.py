@@ -35,6 +35,10 @@ class NoValidLine(RunError):
     """The file holds no line that is a replay request; nothing was recorded."""
 
 
+class NothingSelected(RunError):
+    """The selection takes no line of the file; nothing was recorded."""
+
+
 class InputDiffers(RunError):
     """The file given to a resume is not the one whose lines were recorded."""
 
@@ -172,3 +176,5 @@ class DryRun:
     max_calls: int
     unmatched: tuple[str, ...] = ()
     """Request ids that were asked for and that no line has."""
+    takes_none: str | None = None
+    """What is said where the selection takes no line at all of what could be read but once."""

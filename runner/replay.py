@@ -58,7 +58,7 @@ from runner.recorded_run import (
 )
 from runner.requests import INVALID, BadLine, ReplayRequest, RunIdentity, identity
 from runner.scrub import MIN_SECRET_CHARS
-from runner.selection import select
+from runner.selection import Selection, check_takes_one, select, takes_none
 from runner.settings import RunSettings
 from runner.stop import StopSignal
 from runner.variants import UnknownVariant, variant_for, variant_named
@@ -88,7 +88,7 @@ async def start_run(
     stop = stop or StopSignal()
     endpoint = endpoint_of(plan.base_url)
     _check(plan)
-    selection = select(plan.settings, lines)
+    selection = _select(plan, lines)
     source = Source(lines)
     first = find_first_valid(source, plan.variant)
     run_id, who = _identity(first, plan)
@@ -169,7 +169,7 @@ def abandon_run(ledger: Store, run_id: str, *, reason: str, actor: str, note: st
 def check_lines(lines: BinaryIO, plan: RunPlan) -> None:
     """Raise what ``start_run`` would before it records anything. Reads as far as the first valid line."""
     _check(plan)
-    select(plan.settings, lines)
+    _select(plan, lines)
     first = find_first_valid(Source(lines), plan.variant)
     variant_for(_identity(first, plan)[1].candidate_variant_id)
 
@@ -177,7 +177,7 @@ def check_lines(lines: BinaryIO, plan: RunPlan) -> None:
 def dry_run(lines: BinaryIO, plan: RunPlan) -> DryRun:
     """Intake and guard alone, and the first body as it would be sent. No key, network or ledger."""
     _check(plan)
-    selection = select(plan.settings, lines)
+    selection = _select(plan, lines)
     source = Source(lines)
     first = find_first_valid(source, plan.variant)
     run_id, who = _identity(first, plan)
@@ -202,7 +202,8 @@ def dry_run(lines: BinaryIO, plan: RunPlan) -> DryRun:
     blocked = bool(_blocking(faults, plan.settings))
     calls = 0 if blocked else accepted * variant.turns * plan.settings.max_attempts
     unmatched = selection.unmatched(key.decode() for key in seen)
-    return DryRun(run_id, source.count, accepted, left_out, faults, body, calls, unmatched)
+    nothing = None if accepted or faults.total else takes_none(plan.settings, source.count)
+    return DryRun(run_id, source.count, accepted, left_out, faults, body, calls, unmatched, nothing)
 
 
 # --- what start and resume share -----------------------------------------------------------
@@ -218,7 +219,10 @@ async def _intake_and_calls(intake: Intake, context: RunContext, client: Client)
     driver = _driver(intake.store, intake.writer, client, context, intake.stop, intake.progress)
     outcome = await _calls(driver, intake.faults)
     unmatched = intake.judge.selection.unmatched(intake.matched)
-    return replace(outcome, warnings=tuple(f"no line has the request id {one} that was asked for" for one in unmatched))
+    warnings = [f"no line has the request id {one} that was asked for" for one in unmatched]
+    if not (intake.accepted or intake.faults.total):
+        warnings.append(takes_none(context.settings, intake.source.count))
+    return replace(outcome, warnings=tuple(warnings))
 
 
 def _blocking(faults: Faults, settings: RunSettings) -> tuple[str, ...]:
@@ -309,6 +313,12 @@ def _check(plan: RunPlan) -> None:
             variant_named(plan.variant)
     except (ValueError, UnknownVariant) as error:
         raise RunError(str(error)) from None
+
+
+def _select(plan: RunPlan, lines: BinaryIO) -> Selection:
+    selection = select(plan.settings, lines)
+    check_takes_one(selection, plan.settings, plan.variant, lines)
+    return selection
 
 
 def _identity(first: ReplayRequest, plan: RunPlan) -> tuple[str, RunIdentity]:

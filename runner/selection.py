@@ -10,11 +10,13 @@ import hashlib
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-from runner.plan import RunError
-from runner.requests import read_lines
+from runner.plan import NothingSelected, RunError
+from runner.requests import parse_line, read_lines
 from runner.settings import RunSettings
+
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,36 @@ def select(settings: RunSettings, stream: BinaryIO) -> Selection:
         sample=sample,
         recorded=recorded or None,
     )
+
+
+def check_takes_one(selection: Selection, settings: RunSettings, variant: str | None, stream: BinaryIO) -> None:
+    """Raise ``NothingSelected`` where no line is taken. Reads the stream up to the first and rewinds it.
+
+    A stream that cannot be rewound is let pass, and so is one without a line: that is told as such.
+    """
+    if selection.recorded is None or not stream.seekable():
+        return
+    start, ordinal = stream.tell(), 0
+    for ordinal, (number, raw) in enumerate(read_lines(stream), start=1):
+        by_id = selection.request_ids is not None
+        request_id = parse_line(number, raw, variant_override=variant).request_id if by_id else None
+        if selection.takes(ordinal, request_id):
+            break
+    else:
+        if ordinal:
+            raise NothingSelected(takes_none(settings, ordinal))
+    stream.seek(start)
+
+
+def takes_none(settings: RunSettings, lines: int) -> str:
+    """What is said where a selection takes no line."""
+    ids = sorted(set(settings.request_ids or ()))
+    asked = [f"--limit {settings.limit}"] if settings.limit is not None else []
+    asked += [f"--request-id {one}" for one in ids[:_SHOWN]]
+    asked += [f"{len(ids) - _SHOWN:,} more ids"] if len(ids) > _SHOWN else []
+    asked += [f"--sample {settings.sample}"] if settings.sample is not None else []
+    there = "there is 1 line" if lines == 1 else f"there are {lines:,} lines"
+    return f"the selection takes no line ({', '.join(asked)}): {there}, blank ones not counted"
 
 
 def _draw(stream: BinaryIO, size: int, seed: int, first: int, last: int | None) -> frozenset[int]:

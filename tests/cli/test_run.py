@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -225,6 +227,41 @@ def test_a_dry_run_shows_the_first_body_and_touches_neither_key_nor_network_nor_
     assert "3 fit to be sent" in ended.err
     assert "9 calls at most" in ended.err
     assert sorted(path.name for path in program.folder.iterdir()) == [three.name]
+
+
+TAKES_NONE = [("--limit", "300-400"), ("--request-id", "nope"), ("--limit", "2", "--request-id", "INC-3")]
+
+
+@pytest.mark.parametrize("words", TAKES_NONE)
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_selection_that_takes_no_line_is_refused_before_anything_is_recorded(
+    program: Program, against: Against, three: Path, words: tuple[str, ...], dry: tuple[str, ...]
+) -> None:
+    endpoint = against()
+    ended = program("run", three, *words, *dry)
+    assert (ended.code, ended.out) == (2, b""), ended.err
+    assert f"{three}: the selection takes no line" in ended.err
+    assert "there are 3 lines" in ended.err
+    assert all(word.removeprefix("--") in ended.err for word in words)
+    assert sorted(path.name for path in program.folder.iterdir()) == [three.name]
+    assert endpoint.stats()["calls"] == 0
+
+
+@pytest.mark.parametrize("words", TAKES_NONE[:2])
+def test_a_selection_that_takes_no_line_of_a_pipe_is_told_with_how_many_lines_there_were(
+    program: Program, against: Against, three: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    against()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for more, code in ((("--dry-run",), 2), (("--run-id", "r1"), 1)):
+        writer = threading.Thread(target=pipe.write_bytes, args=(three.read_bytes(),), daemon=True)
+        writer.start()
+        ended = program("run", pipe, *words, *more)
+        writer.join()
+        assert ended.code == code, ended.err
+        assert f"Warning: the selection takes no line ({' '.join(words)}" in ended.err
+        assert "there are 3 lines" in ended.err
 
 
 @pytest.mark.parametrize(("bad", "code"), [({2: "{"}, 2), ({2: json.dumps(LEAK)}, 1)])
