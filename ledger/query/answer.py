@@ -71,6 +71,11 @@ class Budget:
         return max(int(self._left * 1000), 1)
 
     @property
+    def left(self) -> float:
+        """Seconds that are left, as of when the database last began or stopped."""
+        return self._left
+
+    @property
     def is_empty(self) -> bool:
         """Asked once the database has stopped."""
         return self._left <= 0

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
-from ledger.query.answer import Answer, Budget, Question, Row, in_batches
+from ledger.query.answer import Answer, Budget, Question, in_batches
+from ledger.query.apart import Apart
 from ledger.query.errors import BadQuery, QueryTimeout, bad_query
 from ledger.query.text import Token
 from ledger.store.place import Place
 from ledger.store.sqlite_file import open_for_reading, translated
 
+T = TypeVar("T")
+
 LONGEST_VALUE: Final = 64 * 1024 * 1024
 """Bytes of the longest text, blob or row that a question may make."""
 
 _STEPS: Final = 4000  # of SQLite's machine, between two looks at the clock: some ten microseconds
+_GRACE: Final = 1.0  # seconds for the look at the clock to come first, which leaves nothing behind
 _INNOCUOUS: Final = 0x200000  # SQLITE_INNOCUOUS: can have no effect and reveals nothing
 _JSON: Final = re.compile(r"jsonb?(_[a-z_]+)?\Z|->>?\Z")  # as harmless, though older versions do not say so
 _READS: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
@@ -45,14 +49,15 @@ def ask(place: Place, question: Question, role: str | None = None) -> Iterator[A
     if role is not None:
         raise BadQuery("a SQLite ledger has no roles: --role is for Postgres")
     tokens = question.read("sqlite")
-    with closing(open_for_reading(place)) as connection, translated(place):
-        asking = _Asking(connection, question, tokens)
-        with asking.explained():
-            values = {name: _bound(text) for name, text in question.params.items()}
-            cursor = connection.execute(question.sql[: tokens[-1].end], values)
-        with closing(cursor):
-            columns = tuple(column[0] for column in cursor.description or ())
-            yield Answer(columns, asking.rows(cursor))
+    with translated(place):
+        connection = open_for_reading(place)
+        try:
+            asking = _Asking(connection, question, tokens)
+        except BaseException:
+            connection.close()
+            raise
+        with closing(asking):
+            yield asking.answer()
 
 
 def _bound(text: str) -> str | int:
@@ -61,7 +66,11 @@ def _bound(text: str) -> str | int:
 
 
 class _Asking:
-    """One question on a connection of its own, which from here on can do nothing but read."""
+    """One question on a connection of its own, which from here on can do nothing but read.
+
+    The database works apart: it looks at the clock between two steps of its machine, but a single call of a function
+    is one step, and may take for ever (LIKE on long texts).
+    """
 
     def __init__(self, connection: sqlite3.Connection, question: Question, tokens: list[Token]) -> None:
         self._connection, self._question, self._tokens = connection, question, tokens
@@ -77,15 +86,31 @@ class _Asking:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._look, _STEPS)
+        self._cursor: sqlite3.Cursor | None = None
+        self._apart = Apart()
 
-    def rows(self, cursor: sqlite3.Cursor) -> Iterator[Row]:
-        """The rows, as they are read."""
+    def answer(self) -> Answer:
+        """The columns, and the rows as they are read."""
+        values = {name: _bound(text) for name, text in self._question.params.items()}
+        sql = self._question.sql[: self._tokens[-1].end]
+        cursor = self._cursor = self._do(lambda: self._connection.execute(sql, values))
+        columns = tuple(column[0] for column in cursor.description or ())
+        return Answer(columns, in_batches(lambda wanted: self._do(lambda: cursor.fetchmany(wanted))))
 
-        def fetch(wanted: int) -> list[Row]:
-            with self.explained():
-                return cursor.fetchmany(wanted)
+    def _do(self, work: Callable[[], T]) -> T:
+        with self._explained():
+            try:
+                return self._apart.do(work, self._budget.left + _GRACE)
+            except TimeoutError:
+                raise QueryTimeout(self._question.seconds) from None
 
-        return in_batches(fetch)
+    def close(self) -> None:
+        """Let all go. What the database still works on would be waited for: it is left, and goes when that is done."""
+        self._apart.end()
+        if not self._apart.is_lost:
+            if self._cursor is not None:
+                self._cursor.close()
+            self._connection.close()
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action in _READS or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in self._functions):
@@ -102,7 +127,7 @@ class _Asking:
         return int(self._budget.is_spent)
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         """The database works within; what it finds wrong with the question is a ``BadQuery``."""
         try:
             with self._budget.running():
@@ -110,8 +135,6 @@ class _Asking:
         except (sqlite3.Error, sqlite3.Warning) as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
             if code == sqlite3.SQLITE_INTERRUPT:
-                if not self._budget.is_empty:
-                    raise KeyboardInterrupt from None  # it came while the clock was looked at, and was swallowed there
                 raise QueryTimeout(self._question.seconds) from None
             if code in _AT_FAULT:
                 raise self._bad(str(error)) from None

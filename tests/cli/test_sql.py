@@ -117,6 +117,17 @@ def test_an_error_at_the_first_row_leaves_no_header_and_no_file(asking: Program,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_call_of_a_function_that_would_take_minutes_is_stopped_in_time_too(asking: Program) -> None:
+    if not asking.variables["REPLAY_LEDGER_LEDGER"].startswith("sqlite"):
+        pytest.skip("Postgres looks for a cancel within its functions")
+    begun = time.monotonic()
+    endless = "printf('%.*c', 4000000, 'x') LIKE '%' || printf('%.*c', 20000, 'x') || 'y'"
+    ended = asking("sql", f"SELECT {endless}", "--timeout", "1")
+    assert (ended.code, ended.out) == (4, b""), ended.err
+    assert "no whole answer within 1 s" in ended.err
+    assert time.monotonic() - begun < 15
+
+
 def test_an_answer_is_cut_at_the_limit_and_says_so(asking: Program) -> None:
     many = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1500) SELECT x FROM c"
     cut = asking("sql", many)
