@@ -109,7 +109,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(mutations(), min_size=1, max_size=2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @pytest.mark.timeout(900)
 def test_any_mutation_gets_the_same_verdict_quickly_and_slowly(
     original: Path, changes: list[tuple[str, dict[str, Any]]]
@@ -236,7 +236,7 @@ ODD: tuple[Any, ...] = (
 
 
 @given(st.sampled_from(PAYLOADS), st.integers(0, 40), st.sampled_from(ODD))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_payloads_that_conform_are_of_their_types_form_and_canonical(event: NewEvent, at: int, value: Any) -> None:
     payload = dict(event.payload)
     names = sorted(payload)
@@ -266,7 +266,7 @@ BENT = (b" ", b"\n", b"\t", b"-0", b"-", b"0", b'"turn":1,', b"\\u0061", b"\\/",
 
 
 @given(st.sampled_from(PAYLOADS), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_json_in_another_form_never_conforms(event: NewEvent, data: st.DataObject) -> None:
     raw = event.payload_json
     at = data.draw(st.integers(0, len(raw)))

@@ -18,9 +18,9 @@ from tests.ledger.integrity.scene import Scene
 from tests.ledger.integrity.tampering import owner
 
 AT_ONCE = 50
-SMALL = range(0, 1850, AT_ONCE)
-LARGE = range(1850, 1900, AT_ONCE)
-ON_POSTGRES = range(1900, 2000, AT_ONCE)
+SMALL = range(0, 1900, AT_ONCE)
+LARGE = range(1900, 1950, AT_ONCE)
+ON_POSTGRES = range(1950, 2000, AT_ONCE)
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
