@@ -197,7 +197,7 @@ def tested(counted: Mapping[tuple[bool, bool], int]) -> dict[str, Any]:
         "first": wilson(both + first_only, pairs).shown(),
         "second": wilson(both + second_only, pairs).shown(),
         "difference": {"value": decimal(gap.value), "low": decimal(gap.low), "high": decimal(gap.high)},
-        "p_value": str(mcnemar_exact(first_only, second_only)),
+        "p_value": str(mcnemar_exact(first_only, second_only)) if pairs else None,
     }
 
 

@@ -48,7 +48,7 @@ def _signed(value: str) -> str:
 
 def p_value(of: Mapping[str, Any]) -> str:
     """A test's p-value as a reader takes it: four digits, and no more zeros than that; of no pair there is none."""
-    if not of["pairs"]:
+    if of["p_value"] is None:
         return "-"
     number = Decimal(of["p_value"])
     if number < Decimal("0.0001"):

@@ -95,6 +95,7 @@ def test_in_every_field_the_counts_add_up_to_the_incidents(first: list[Asked], s
     for name, of in made["tests"].items():
         assert of["pairs"] == (made["pairs"] if name == "accepted" else made["comparable"])
         assert of["both"] + of["first_only"] + of["second_only"] + of["neither"] == of["pairs"]
+        assert (of["p_value"] is None) == (of["pairs"] == 0)  # it was 1 where nothing had been tested
 
 
 @given(RUNS, RUNS)

@@ -319,7 +319,7 @@ def test_numbers_are_told_with_what_they_are_of() -> None:
     assert share({"count": 0, "of": 0, "rate": None, "low": None, "high": None}) == "0 of 0"
     assert percent(None) == "-"
     assert difference({"value": "-0.000001", "low": "-0.125000", "high": "0.250000"}) == "0.0 points (-12.5 to +25.0)"
-    assert p_value({"pairs": 0, "p_value": "1"}) == "-"
+    assert p_value({"pairs": 0, "p_value": None}) == "-"
     assert [p_value({"pairs": 9, "p_value": text}) for text in ("1", "0.0703125", "0.00009", "1.57772E-30")] == [
         *("1.0000", "0.0703"),
         *("< 0.0001", "< 0.0001"),
