@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from ledger.events import LEDGER_RUN_ID, Event
+from ledger.integrity.erased import MAX_POSITIONS
 from ledger.integrity.keeping import Hold, Keeping, fold_keeping
 from ledger.integrity.slices import REDACTION_TYPE
 from ledger.integrity.verdict import Findings, printable
+from ledger.projections.projection import checked
 from ledger.store import Store
 
 _HOLDS: Final = frozenset({"LegalHoldSet", "LegalHoldLifted"})
-_ASKED: Final = 1000
-"""Positions asked for at once: an event names no more; one that was made up may."""
 
 
 def check_held(store: Store, found: Findings, upto: int) -> None:
@@ -23,15 +23,12 @@ def check_held(store: Store, found: Findings, upto: int) -> None:
     """
     said: list[Event] = []
     keeping = fold_keeping(said)
-    for event in store.events(LEDGER_RUN_ID, upto=upto):
+    for event in checked(store.events(LEDGER_RUN_ID, upto=upto)):
         if not isinstance(event, Event):
             continue
         if event.type in _HOLDS:
-            try:
-                keeping = fold_keeping([*said, event])
-            except ValueError:
-                continue
             said.append(event)
+            keeping = fold_keeping(said)
         elif event.type == REDACTION_TYPE and keeping.in_force():
             hold = _offended(store, event, keeping)
             if hold is not None:
@@ -48,9 +45,8 @@ def _offended(store: Store, redaction: Event, keeping: Keeping) -> Hold | None:
 
 
 def _runs(store: Store, redaction: Event) -> Iterator[str]:
-    positions = redaction.payload["positions"]
-    named = [at for at in positions if type(at) is int and 0 < at < redaction.position]
-    for first in range(0, len(named), _ASKED):
-        some = ", ".join(map(str, named[first : first + _ASKED]))
+    named = [at for at in redaction.payload["positions"] if 0 < at < redaction.position]
+    for first in range(0, len(named), MAX_POSITIONS):
+        some = ", ".join(map(str, named[first : first + MAX_POSITIONS]))
         sql = f"SELECT DISTINCT run_id FROM events WHERE position IN ({some}) ORDER BY run_id"  # noqa: S608 - numbers alone
         yield from (run_id for (run_id,) in store.rows(sql))

@@ -311,6 +311,19 @@ def test_an_erasure_past_a_hold_fails_verification_for_ever(store: Store, on: st
     assert "hold case-1" in str(finding)
 
 
+@pytest.mark.parametrize("positions", ["5", '["5"]', "null"])
+def test_an_erasure_on_hold_that_names_no_positions_ended_verification_with_a_fault_of_its_own(
+    store: Store, ledger_url: str, positions: str
+) -> None:
+    store.append(told())
+    set_hold(store, "case-1", None, BY)
+    (receipt,) = store.append([ordered_erasure([remaining(store)[0][0]])])
+    payload = f'{{"actor":"someone","positions":{positions},"reason":"asked"}}'
+    said = {"payload": payload, "position": receipt.position}
+    tamper(ledger_url, ("UPDATE events SET payload = :payload WHERE position = :position", said))
+    assert receipt.position in {finding.position for finding in verify(store).findings}
+
+
 def test_a_lifted_hold_and_one_on_another_run_leave_an_erasure_lawful(store: Store) -> None:
     store.append(told())
     store.append(told("r2"))
