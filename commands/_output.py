@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 STDOUT: Final = "-"
+REPORT_EXTENSIONS: Final = {
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "text",
+    ".md": "md",
+    ".xml": "junit",
+}
+"""What a file of a report, or of grades, is by its extension."""
 _DEVICES: Final = ("/dev/fd/", "/dev/std", "/proc/")
 _NAMES_OF_STDOUT: Final = frozenset({STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 

@@ -9,17 +9,12 @@ from typing import Final
 from commands._failures import Refused
 from commands._options import STDIN, F, option
 from commands._out_files import refuse_databases, refuse_shared, refuse_signers_files
-from commands._output import STDOUT, say, write_data
+from commands._output import REPORT_EXTENSIONS, STDOUT, say, write_data
 from ledger.render.issue import Rendering, rendering
 from ledger.store import Store
 
 _BY_EXTENSION: Final = {
-    ".json": ("report", "json"),
-    ".html": ("report", "html"),
-    ".htm": ("report", "html"),
-    ".txt": ("report", "text"),
-    ".md": ("report", "md"),
-    ".xml": ("report", "junit"),
+    **{extension: ("report", form) for extension, form in REPORT_EXTENSIONS.items()},
     ".jsonl": ("results", "jsonl"),
     ".csv": ("results", "csv"),
 }

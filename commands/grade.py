@@ -17,7 +17,7 @@ from commands._issuing import issue_bytes, issue_option
 from commands._ledger import check_as_of, find_run, open_for
 from commands._options import STDIN, accept_clock_option, actor_option, as_of_option, option, out_option
 from commands._out_files import refuse_shared
-from commands._output import STDOUT, ReaderGone, format_for, say, write_data
+from commands._output import REPORT_EXTENSIONS, STDOUT, ReaderGone, format_for, say, write_data
 from commands._progress import TerminalLine
 from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
@@ -26,14 +26,6 @@ from ledger.projections.grading import Grading, GradingRefused, Label, record_gr
 from ledger.render import grades_forms
 from ledger.store import Store
 
-_EXTENSIONS: Final = {
-    ".json": "json",
-    ".html": "html",
-    ".htm": "html",
-    ".txt": "text",
-    ".md": "md",
-    ".xml": "junit",
-}
 _NAMED: Final = 20
 
 
@@ -184,7 +176,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _format(given: Mapping[str, Any]) -> str:
     form: str | None = given["form"]
-    return form or format_for(given["out"], _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
+    return form or format_for(given["out"], REPORT_EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
 
 
 def _refuse_for_reading(given: Mapping[str, Any]) -> None:

@@ -12,21 +12,13 @@ from commands._failures import OK
 from commands._issuing import issue_bytes, issue_option
 from commands._ledger import check_as_of, find_run, open_for, tell_unreadable
 from commands._options import accept_clock_option, actor_option, as_of_option, option, out_option, run_argument
-from commands._output import format_for, write_data
+from commands._output import REPORT_EXTENSIONS, format_for, write_data
 from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
 from ledger.render import report_forms
 from ledger.render.issue import PROJECTIONS
 
 _NEWEST: Final = list(PROJECTIONS)[-1]
-_EXTENSIONS: Final = {
-    ".json": "json",
-    ".html": "html",
-    ".htm": "html",
-    ".txt": "text",
-    ".md": "md",
-    ".xml": "junit",
-}
 
 
 @click.command(
@@ -81,7 +73,7 @@ def report(
     \b
     Exit: 0 whatever the run's verdict is; 1 an event of the run cannot be read.
     """
-    chosen = form or format_for(out, _EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
+    chosen = form or format_for(out, REPORT_EXTENSIONS, terminal="text", otherwise="json", stream=sys.stdout)
     store = open_to_append(ctx, "write", accept_clock=accept_clock) if to_issue else open_for(ctx, "read")
     run_id = find_run(store, run)
     upto = check_as_of(store, as_of, run_id)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, takewhile
-from operator import le
+from itertools import takewhile
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ledger.events import Event
+from ledger.projections.line_order import by_line
 from ledger.projections.projection import Pass, checked, find_pass, pass_events, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
@@ -202,9 +202,7 @@ def incidents(store: Store, run_id: str, as_of: int | str | None = None) -> Iter
 
 def _incidents(store: Store, of: Pass) -> Iterator[Incident]:
     lines, positions, refused = _intake(store, of)
-    if not all(map(le, lines, islice(lines, 1, None))):  # as an intake does not record them
-        order = sorted(range(len(lines)), key=lines.__getitem__)
-        positions = array("q", (positions[index] for index in order))
+    positions = by_line(lines, positions)
     refused.sort()
     accepted = (
         incident for start in range(0, len(positions), PAGE) for incident in _page(store, of, positions[start:][:PAGE])

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
-from operator import le
+from itertools import takewhile
 from typing import Any, ClassVar, Final
 
 from ledger.events import Event
 from ledger.projections.answers import accepted_output, erased, texts
+from ledger.projections.line_order import by_line
 from ledger.projections.projection import Pass, checked, find_pass, pass_events, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
@@ -159,9 +159,7 @@ def _in_line_order(store: Store, of: Pass, request_ids: Collection[str] | None) 
         if event.type == "RequestAccepted" and isinstance(event, Event):
             lines.append(event.payload["line"])
             positions.append(event.position)
-    if all(map(le, lines, islice(lines, 1, None))):
-        return positions  # as an intake records them
-    return array("q", (positions[index] for index in sorted(range(len(lines)), key=lines.__getitem__)))
+    return by_line(lines, positions)
 
 
 def _page(store: Store, of: Pass, run: Mapping[str, Any], accepted: Sequence[int]) -> Iterator[dict[str, Any]]:
