@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from ledger.events import Event
-from ledger.projections.projection import Pass, checked
+from ledger.projections.projection import Pass
 from ledger.store import Store, Unreadable
 from runner.decide_again import FROM_OUTSIDE, RESULTS, STANDS_ON, Recorded
 from runner.intake import INTAKE_TYPES
@@ -76,7 +76,7 @@ _OF_A_REQUEST: Final = STANDS_ON | FROM_OUTSIDE | RESULTS | {"ParseFailed", "Ret
 
 def unreadable_of_run(store: Store, of: Pass, upto: int) -> Iterator[Unreadable]:
     """Of the run's own events, from the pass's first to position ``upto``, those that cannot be read or placed."""
-    for event in checked(store.events(of.run_id, after=of.first - 1, upto=upto, of_no_request=True)):
+    for event in store.events(of.run_id, after=of.first - 1, upto=upto, of_no_request=True):
         if isinstance(event, Unreadable):
             yield event
         elif event.type in _OF_A_REQUEST:
@@ -93,7 +93,7 @@ def request_pages(store: Store, of: Pass) -> Iterator[list[Asked]]:
 
 def _page(store: Store, of: Pass, firsts: Sequence[int]) -> list[Asked]:
     found: dict[str, Asked] = {}
-    for event in checked(store.request_events(firsts, after=of.first - 1, upto=of.last)):
+    for event in store.request_events(firsts, after=of.first - 1, upto=of.last):
         request_id = event.request_id or ""
         first = request_id not in found
         asked = found.setdefault(request_id, Asked(request_id, [], []))
@@ -163,7 +163,7 @@ _REDACTED_SQL: Final = "SELECT position FROM redactions WHERE position >= :low A
 def line_pages(store: Store, of: Pass) -> Iterator[list[Event | Unreadable]]:
     """The pass's recorded lines in order, a page at a time."""
     page: list[Event | Unreadable] = []
-    for event in checked(store.events(of.run_id, after=of.first - 1, upto=of.last)):
+    for event in store.events(of.run_id, after=of.first - 1, upto=of.last):
         if event.type == "IntakeCompleted":
             break
         if event.type in INTAKE_TYPES:

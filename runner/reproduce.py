@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from ledger.events import EVENT_TYPES, Event
-from ledger.projections.projection import Pass, checked, find_pass
+from ledger.projections.projection import Pass, find_pass
 from ledger.store import Store, Unreadable
 from ledger.store.errors import RunNotFound
 from runner.contract import Contract
@@ -375,7 +375,7 @@ _SPAN_SQL: Final = "SELECT min(position), max(position) FROM events WHERE run_id
 
 def _read_at(store: Store, of: Pass, position: int) -> Event | Unreadable | None:
     """The run's event at that position; None where it is another run's."""
-    return next(checked(store.events(of.run_id, after=position - 1, upto=position)), None)
+    return next(store.events(of.run_id, after=position - 1, upto=position), None)
 
 
 def _state(end: Event | Unreadable | None) -> str:

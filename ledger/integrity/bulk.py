@@ -20,7 +20,7 @@ import orjson
 from ledger.events import EVENT_TYPES, Event
 from ledger.integrity.canonical import CanonicalError, encode_payload
 from ledger.integrity.merkle import FANOUT
-from ledger.integrity.shapes import conform
+from ledger.shapes import conform
 from ledger.store.envelope import FORMAT, SALT_BYTES
 from ledger.store.errors import LedgerMalformed
 from ledger.store.records import Record, decode_content, encode_content

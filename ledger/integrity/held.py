@@ -10,7 +10,6 @@ from ledger.integrity.erased import MAX_POSITIONS
 from ledger.integrity.keeping import Hold, Keeping, fold_keeping
 from ledger.integrity.slices import REDACTION_TYPE
 from ledger.integrity.verdict import Findings, printable
-from ledger.projections.projection import checked
 from ledger.store import Store
 
 _HOLDS: Final = frozenset({"LegalHoldSet", "LegalHoldLifted"})
@@ -23,7 +22,7 @@ def check_held(store: Store, found: Findings, upto: int) -> None:
     """
     said: list[Event] = []
     keeping = fold_keeping(said)
-    for event in checked(store.events(LEDGER_RUN_ID, upto=upto)):
+    for event in store.events(LEDGER_RUN_ID, upto=upto):
         if not isinstance(event, Event):
             continue
         if event.type in _HOLDS:

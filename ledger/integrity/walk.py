@@ -23,7 +23,6 @@ from ledger.integrity.note import NoteError, parse_note
 from ledger.integrity.rows import RowChecker
 from ledger.integrity.slices import FIRST_TYPE, REDACTION_TYPE, SPECIAL_TYPES, Slice
 from ledger.integrity.verdict import MAX_LISTED, Findings, Redaction, printable
-from ledger.projections.projection import checked
 from ledger.store import Store
 from ledger.store.envelope import FORMAT
 from ledger.store.errors import LedgerMalformed
@@ -332,15 +331,9 @@ class Walk:
 
 def _decoded(records: Iterable[Record]) -> Iterator[tuple[Record, Event | Unreadable]]:
     """Each row with what folds would read of it."""
-    current: list[Record] = []
-
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for record in records:
-            current[:] = [record]
-            yield record[:_DECODED_COLUMNS]
-
-    for event in checked(decoded(rows())):  # one for one, in step
-        yield current[0], event
+    for record in records:
+        (event,) = decoded([record[:_DECODED_COLUMNS]])
+        yield record, event
 
 
 def _positions(redaction: Event) -> Iterator[int]:

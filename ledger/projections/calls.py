@@ -14,6 +14,7 @@ from typing import Any, Final
 from ledger.integrity.canonical import MAX_INTEGER
 
 TOKEN_KINDS: Final = ("prompt", "completion", "total", "cached", "reasoning")
+_TOKEN_MEMBERS: Final = tuple((kind, f"{kind}_tokens") for kind in TOKEN_KINDS)
 BYTES_PER_TOKEN_CEILING: Final = 16
 """A prompt counted at fewer tokens than a sixteenth of its bytes was probably cut by the server."""
 
@@ -42,10 +43,11 @@ class CallTotals:
         if model is not None:
             self.models_answered[model] += 1
             self.model_mismatch += model != asked_model
-        for kind in TOKEN_KINDS:
-            reported = reply[f"{kind}_tokens"]
+        tokens = self._tokens
+        for kind, member in _TOKEN_MEMBERS:
+            reported = reply[member]
             if reported is not None:
-                self._tokens[kind] = (self._tokens[kind] or 0) + reported
+                tokens[kind] = (tokens[kind] or 0) + reported
         prompt_tokens = reply["prompt_tokens"]
         if prompt_tokens is None or reply["completion_tokens"] is None:
             self._without_usage += 1

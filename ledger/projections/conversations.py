@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from ledger.events import Event
 from ledger.projections.commitments import Kept, kept
 from ledger.projections.incidents import PAGE, Incident, incidents
-from ledger.projections.projection import Pass, checked, find_pass, resolve_as_of
+from ledger.projections.projection import Pass, find_pass, resolve_as_of
 from ledger.store import Store, Unreadable
 
 State = Literal["none", "held", "altered", "erased", "missing", "undecodable"]
@@ -119,7 +119,7 @@ def _events(store: Store, of: Pass, page: Iterable[Incident]) -> dict[int, list[
         return {}
     found: dict[int, list[Event | Unreadable]] = {position: [] for position in accepted}
     by_request = {request_id: found[position] for position, request_id in accepted.items()}
-    for event in checked(store.request_events(list(accepted), after=of.first - 1, upto=of.last)):
+    for event in store.request_events(list(accepted), after=of.first - 1, upto=of.last):
         if event.request_id in by_request:
             by_request[event.request_id].append(event)
     return found

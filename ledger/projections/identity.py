@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from ledger.events import Event
-from ledger.projections.projection import Pass, checked, find_pass, fold_all, resolve_as_of
+from ledger.projections.projection import Pass, find_pass, fold_all, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
 
@@ -96,7 +96,7 @@ class IdentityFold:
 def identity(store: Store, run_id: str, as_of: int | str | None = None) -> Identity:
     """Which run it is, by its last pass at or below ``as_of``. Errors as for ``report``."""
     of = find_pass(store, run_id, resolve_as_of(store, as_of))
-    own = checked(store.events(run_id, after=of.first - 1, upto=of.last, of_no_request=True))
+    own = store.events(run_id, after=of.first - 1, upto=of.last, of_no_request=True)
     found = fold_all(IdentityFold(run_id), own).identity
     found.first, found.last = _ends(store, of)
     return found

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from ledger.events import Event
 from ledger.projections.line_order import by_line
-from ledger.projections.projection import Pass, checked, find_pass, pass_events, resolve_as_of
+from ledger.projections.projection import Pass, find_pass, pass_events, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
 
@@ -233,7 +233,7 @@ def _page(store: Store, of: Pass, accepted: Sequence[int]) -> Iterator[Incident]
     named = set(accepted)
     folds: dict[int, IncidentFold] = {}
     by_request: dict[str | None, IncidentFold] = {}
-    for event in checked(store.request_events(accepted, after=of.first - 1, upto=of.last)):
+    for event in store.request_events(accepted, after=of.first - 1, upto=of.last):
         if event.position in named and isinstance(event, Event):
             by_request[event.request_id] = folds[event.position] = IncidentFold(event)
         elif event.request_id in by_request:

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 
-from pydantic import ValidationError
-
-from ledger.events import EVENT_TYPES, Event
+from ledger.events import Event
 from ledger.store import Store
 from ledger.store.errors import RunNotFound
 from ledger.store.records import Unreadable
@@ -34,8 +32,9 @@ _P = TypeVar("_P", bound=Projection)
 
 def fold_all(projection: _P, events: Iterable[Event | Unreadable]) -> _P:
     """The projection, once it has taken all of the events."""
+    fold = projection.fold
     for event in events:
-        projection.fold(event)
+        fold(event)
     return projection
 
 
@@ -77,32 +76,13 @@ def find_pass(store: Store, run_id: str, as_of: int | None = None) -> Pass:
 
 def pass_events(store: Store, of: Pass) -> Iterator[Event | Unreadable]:
     """The events of a pass in order of position, streamed."""
-    return checked(store.events(of.run_id, after=of.first - 1, upto=of.last))
+    return store.events(of.run_id, after=of.first - 1, upto=of.last)
 
 
 def unreadable_positions(store: Store, run_id: str, as_of: int | str | None = None) -> Iterator[int]:
     """Positions of the events of the run's last pass that cannot be read, streamed. Errors as for ``report``."""
     of = find_pass(store, run_id, resolve_as_of(store, as_of))
     return (event.position for event in pass_events(store, of) if isinstance(event, Unreadable))
-
-
-_VALIDATE: Final = {name: cls.__pydantic_validator__.validate_python for name, cls in EVENT_TYPES.items()}
-
-
-def checked(events: Iterable[Event | Unreadable]) -> Iterator[Event | Unreadable]:
-    """The same events, but ``Unreadable`` where a member of the payload is not of its type.
-
-    A fold may then trust what it is given, even from a ledger that somebody altered.
-    """
-    for event in events:
-        if isinstance(event, Event):
-            try:
-                _VALIDATE[event.type](event.payload)
-            except ValidationError:
-                reason = "its payload is not of its type's form"
-                yield Unreadable(event.position, event.run_id, event.request_id, event.type, reason)
-                continue
-        yield event
 
 
 _TIME_SQL: Final = "SELECT recorded_at FROM events WHERE position = :position"

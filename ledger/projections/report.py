@@ -73,14 +73,15 @@ class ReportFold:
 
     def fold(self, event: Event | Unreadable) -> None:
         """Take the next event."""
-        if event.run_id != self.run_id or event.type in AFTER_TERMINAL_TYPES:
+        kind = event.type
+        if event.run_id != self.run_id or kind in AFTER_TERMINAL_TYPES:
             return
-        if event.type == "RunStarted":
+        if kind == "RunStarted":
             self._totals = _Totals()
         elif self._totals.ended:
             return
         if isinstance(event, Event):
-            handler = _HANDLERS.get(event.type)
+            handler = _HANDLERS.get(kind)
             if handler is not None:
                 handler(self._totals, event)
         else:
@@ -160,7 +161,9 @@ def _request_accepted(t: _Totals, event: Event) -> None:
         t.policy_ids.add(policy_id)
     for name, value in facets.items():
         values = t.facets.setdefault(name, {})
-        values.setdefault(value, {"requests": 0, "accepted": 0, "fallback": 0})["requests"] += 1
+        if value not in values:
+            values[value] = {"requests": 0, "accepted": 0, "fallback": 0}
+        values[value]["requests"] += 1
 
 
 def _request_rejected(t: _Totals, event: Event) -> None:
@@ -238,7 +241,8 @@ def _output_accepted(t: _Totals, event: Event) -> None:
     decisions["blocked_by_policy"] += blocked
     decisions["requires_human_approval"] += approval
     decisions["neither"] += not (blocked or approval)
-    t.allowances.update(set(p["allowances"]))
+    if p["allowances"]:
+        t.allowances.update(set(p["allowances"]))
     _count_result(t, pending, "accepted")
 
 

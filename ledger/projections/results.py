@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from ledger.events import Event
 from ledger.projections.answers import accepted_output, erased, texts
 from ledger.projections.line_order import by_line
-from ledger.projections.projection import Pass, checked, find_pass, pass_events, resolve_as_of
+from ledger.projections.projection import Pass, find_pass, pass_events, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
 
@@ -165,7 +165,7 @@ def _in_line_order(store: Store, of: Pass, request_ids: Collection[str] | None) 
 def _page(store: Store, of: Pass, run: Mapping[str, Any], accepted: Sequence[int]) -> Iterator[dict[str, Any]]:
     folds = {position: ResultFold() for position in accepted}
     by_request: dict[str | None, ResultFold] = {}
-    for event in checked(store.request_events(accepted, after=of.first - 1, upto=of.last)):
+    for event in store.request_events(accepted, after=of.first - 1, upto=of.last):
         if event.position in folds:
             by_request[event.request_id] = folds[event.position]
         if event.request_id in by_request:

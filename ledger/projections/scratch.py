@@ -16,7 +16,6 @@ from sqlalchemy.schema import CreateTable
 from sqlmodel import SQLModel
 
 from ledger.events import Event
-from ledger.projections.projection import checked
 from ledger.projections.tables import fold
 from ledger.store import Store
 from ledger.store.changes import Change, RowChange, in_bulk, statement
@@ -80,7 +79,7 @@ class Scratch:
     def catch_up(self, store: Store) -> None:
         """Fold what was appended since. Raises ``UnreadableEvent`` at an event that cannot be read."""
         end = store.head().size
-        events = checked(store.events(after=self.size, upto=end))
+        events = store.events(after=self.size, upto=end)
         while group := list(islice(events, _EVENTS_AT_ONCE)):
             for event in group:
                 if not isinstance(event, Event):

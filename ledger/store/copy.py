@@ -86,7 +86,7 @@ class _Copying:
 
     def _changes(self, chunk: list[Record]) -> list[RowChange]:
         changes: list[RowChange] = []
-        for event in read.decoded(record[:10] for record in chunk):
+        for event in read.decoded([record[:10] for record in chunk]):
             if isinstance(event, Unreadable):
                 raise CopyRefused(f"position {event.position} cannot be read: {event.reason}")
             changes.extend(self._fold(event))

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from ledger.events import EVENT_TYPES, Event, placed_event
+from ledger.shapes import in_form
 from ledger.store.backend import Backend, Fetches, Row
 from ledger.store.errors import LedgerMalformed
 from ledger.store.records import EVENT_COLUMNS, Record, Unreadable, decode_content
@@ -36,7 +37,11 @@ SELECT coalesce(max(request_version), 0) FROM events WHERE run_id = :run_id AND 
 _POSITION_OF_VERSION_SQL: Final = "SELECT position FROM events WHERE run_id = :run_id AND run_version = :version"
 _NO_END: Final = 2**62
 
-_PRESENT: Final = {name: (cls.SCHEMA, frozenset(cls.model_fields)) for name, cls in EVENT_TYPES.items()}
+_TYPE, _SCHEMA = EVENT_COLUMNS.index("type"), EVENT_COLUMNS.index("schema")
+_SCHEMAS: Final = {name: cls.SCHEMA for name, cls in EVENT_TYPES.items()}
+_VALIDATE: Final = {name: cls.__pydantic_validator__.validate_python for name, cls in EVENT_TYPES.items()}
+_WORTH_COLUMNS: Final = 32
+"""Of fewer rows, a type has so few that one by one is faster."""
 
 
 def version(backend: Backend, run_id: str, request_id: str | None) -> int:
@@ -131,28 +136,48 @@ def _version_at(backend: Backend, run_id: str, after: int) -> int:
     return low
 
 
-def decoded(rows: Iterable[Row]) -> Iterator[Event | Unreadable]:
-    """Events from rows, their payloads brought to the present schema. What cannot be is ``Unreadable``."""
-    loads, present = orjson.loads, _PRESENT
-    for row in rows:
-        position, event_id, type_, schema, run_id, run_version, request_id, request_version, time, text = row
-        try:
-            payload = loads(text)
-            current, members = present[type_]
-            if schema != current:
-                payload = upcast(type_, schema, payload)
-            if payload.keys() != members:
-                raise ValueError("its members are not those of its type")
-        except (LookupError, ValueError, TypeError, AttributeError) as error:
-            yield Unreadable(position, run_id, request_id, type_, _reason(type_, error))
-            continue
-        yield placed_event(
-            (position, event_id, type_, current, run_id, run_version, request_id, request_version, time, payload)
-        )
+def decoded(rows: Sequence[Row]) -> list[Event | Unreadable]:
+    """Events from rows, one for one, their payloads brought to the present schema; ``Unreadable`` what cannot be.
+
+    A payload then has the members of its type and each is of its form, so a fold may trust what it is given,
+    even from a ledger that somebody altered.
+    """
+    found = _in_bulk(rows) if len(rows) >= _WORTH_COLUMNS else None
+    return list(map(_decoded, rows)) if found is None else found
+
+
+def _in_bulk(rows: Sequence[Row]) -> list[Event | Unreadable] | None:
+    """All of them at once, at half of what they cost one by one; None where one of them is out of the ordinary."""
+    *facts, texts = zip(*rows, strict=True)
+    try:
+        payloads = list(map(orjson.loads, texts))
+    except (ValueError, TypeError):
+        return None
+    by_type: dict[tuple[Any, Any], list[Any]] = {}
+    for kind, payload in zip(zip(facts[_TYPE], facts[_SCHEMA], strict=True), payloads, strict=True):
+        by_type.setdefault(kind, []).append(payload)
+    if not all(_SCHEMAS.get(type_) == schema and in_form(type_, of) for (type_, schema), of in by_type.items()):
+        return None
+    return list(map(placed_event, zip(*facts, payloads, strict=True)))
+
+
+def _decoded(row: Row) -> Event | Unreadable:
+    position, event_id, type_, schema, run_id, run_version, request_id, request_version, time, text = row
+    try:
+        payload = orjson.loads(text)
+        current = _SCHEMAS[type_]
+        if schema != current:
+            payload = upcast(type_, schema, payload)
+        _VALIDATE[type_](payload)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        return Unreadable(position, run_id, request_id, type_, _reason(type_, error))
+    return placed_event(
+        (position, event_id, type_, current, run_id, run_version, request_id, request_version, time, payload)
+    )
 
 
 def _reason(type_: object, error: Exception) -> str:
-    if type_ not in _PRESENT:
+    if type_ not in _SCHEMAS:
         return "unknown type"
     if isinstance(error, orjson.JSONDecodeError):
         return "its payload is not JSON"

@@ -22,12 +22,12 @@ from ledger.events import EVENT_TYPES, NewEvent
 from ledger.integrity import derived, pool, slices, verify
 from ledger.integrity.bulk import Off, _envelopes, check_page
 from ledger.integrity.canonical import CanonicalError, encode_payload
-from ledger.integrity.shapes import conform
 from ledger.integrity.slices import check_slice
 from ledger.projections import rebuild
 from ledger.projections.stored import stored_total
 from ledger.projections.tables import fold
 from ledger.projections.tally import KEY_BYTES, Tally, Unusual
+from ledger.shapes import conform
 from ledger.store import Store, open_store
 from ledger.store.errors import LedgerError
 from ledger.store.records import Record

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ledger.events import Event
 from ledger.store import Store, Unreadable, read
 from ledger.store.errors import LedgerError, LedgerMalformed
 from tests.ledger.store.making import accepted, plain_sql, some, started
+from tests.stories import story
 
 
 @pytest.fixture
@@ -117,17 +122,69 @@ def tamper(url: str, change: str) -> None:
         ("payload = '[]'", "its payload is not of its type's form"),
         ("payload = '{\"line\":1}'", "its payload is not of its type's form"),
         ("payload = 'null'", "its payload is not of its type's form"),
+        ("payload = replace(payload, '\"line\":', '\"line\":-')", "its payload is not of its type's form"),
     ],
 )
+@pytest.mark.parametrize("events", [3, 60], ids=["read one by one", "read in bulk"])
 def test_an_event_that_cannot_be_understood_comes_as_such(
-    store: Store, begun_url: str, change: str, reason: str
+    store: Store, begun_url: str, change: str, reason: str, events: int
 ) -> None:
-    store.append(some(3))
+    store.append(some(events))
     tamper(begun_url, change)
     found = list(store.events("run"))
-    assert [event.position for event in found] == [2, 3, 4]
+    assert [event.position for event in found] == list(range(2, events + 2))
+    assert [type(event) for event in found].count(Unreadable) == 1
     type_ = "Unheard" if "Unheard" in change else "RequestAccepted"
     assert found[1] == Unreadable(3, "run", "q2", type_, reason)
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    1,
+    -1,
+    2**53,
+    1.0,
+    "",
+    "x y",
+    "a\0b",
+    "x" * 201,
+    [],
+    [1],
+    {},
+    {"a": "é"},
+    {"a": 1},
+)
+EVENTS = [event for seed in range(20) for event in story(Random(seed))]
+ROWS = [
+    (at, e.event_id, e.type, e.schema, "run", at, e.request_id, None, "2026-11-30T20:42:00.000000Z", e.payload_json)
+    for at, e in enumerate(EVENTS, start=1)
+]
+
+
+def with_member(row: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    payload = orjson.loads(row[9])
+    return (*row[:9], orjson.dumps(payload | {min(payload): value}))
+
+
+def with_column(row: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
+    return (*row[:at], value, *row[at + 1 :])
+
+
+BENT = st.one_of(
+    st.builds(with_member, st.sampled_from(ROWS), st.sampled_from(ODD)),
+    st.builds(with_column, st.sampled_from(ROWS), st.just(2), st.sampled_from(["Unheard", None, "RunStarted"])),
+    st.builds(with_column, st.sampled_from(ROWS), st.just(3), st.sampled_from([0, 9, None, "1"])),
+    st.builds(with_column, st.sampled_from(ROWS), st.just(9), st.sampled_from([None, 5, b"", b"{", b"[]", b"{},{}"])),
+)
+
+
+@given(st.lists(BENT, max_size=2), st.integers(0, 200))
+@settings(max_examples=150, deadline=None)
+def test_events_read_in_bulk_are_what_they_are_one_by_one(bent: list[tuple[Any, ...]], after: int) -> None:
+    rows = [*ROWS[after : after + 60], *bent]
+    assert read.decoded(rows) == [read.decoded([row])[0] for row in rows]
 
 
 @pytest.mark.parametrize("begun_url", ["sqlite"], indirect=True)

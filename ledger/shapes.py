@@ -2,8 +2,9 @@
 
 The form is the vocabulary's (``ledger/events.py``); pydantic holds one payload against it in some
 microseconds, and an encoder writes one in another, which for millions of events would be most of what
-verifying them costs. ``conform`` may say no to payloads that conform, and whoever asks then looks at
-them one by one; it never says yes wrongly, and property tests hold it against pydantic and the encoder.
+reading and verifying them costs. ``in_form`` and ``conform`` may say no to payloads that are, and whoever
+asks then looks at them one by one; they never say yes wrongly, and property tests hold them against pydantic
+and the encoder.
 """
 
 from __future__ import annotations
@@ -32,22 +33,32 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}\Z").match
 _OTHER_WAYS: Final = (b" ", b"\\", b"\n", b"\t", b"\r", b":-")
 
 
-def conform(type_: str, payloads: Sequence[dict[str, Any]], raws: Sequence[bytes]) -> bool:
-    """Are these payloads of the present form of their type, and ``raws``, their JSON, all canonical?"""
+def in_form(type_: str, payloads: Sequence[Any]) -> bool:
+    """Are these values payloads of the present form of their type, each with its members sorted?"""
+    return _columns_in_form(type_, payloads) is not None
+
+
+def conform(type_: str, payloads: Sequence[Any], raws: Sequence[bytes]) -> bool:
+    """Are they in form, and ``raws``, the JSON that each was read from, all canonical?"""
+    columns = _columns_in_form(type_, payloads)
+    return columns is not None and _canonical(_FORMS[type_], payloads, raws, columns)
+
+
+def _columns_in_form(type_: str, payloads: Sequence[Any]) -> list[Column] | None:
+    """The values of each member in turn; None where something is not in form."""
     form = _FORMS.get(type_)
-    if form is None or set(map(tuple, payloads)) != {form.members}:
-        return False
-    columns = list(zip(*map(dict.values, payloads), strict=True))
+    if form is None or not _of_dict(payloads) or set(map(tuple, payloads)) != {form.members}:
+        return None
+    columns: list[Column] = list(zip(*map(dict.values, payloads), strict=True))
     if not all(check(column) for check, column in zip(form.checks, columns, strict=True)):
-        return False
-    try:
-        if form.validate is None:
-            return _canonical(form, payloads, raws, columns)
-        for payload in payloads:
-            form.validate(payload)
-        return list(map(encode_payload, payloads)) == list(raws)
-    except (ValidationError, CanonicalError):
-        return False
+        return None
+    if form.validate is not None:
+        try:
+            for payload in payloads:
+                form.validate(payload)
+        except ValidationError:
+            return None
+    return columns
 
 
 def _canonical(
@@ -59,8 +70,11 @@ def _canonical(
     the last is read, so there are more names in the text than members.
     """
     whole = b"".join(raws)
-    if any(map(whole.__contains__, _OTHER_WAYS)):
-        return list(map(encode_payload, payloads)) == list(raws)
+    if form.validate is not None or any(map(whole.__contains__, _OTHER_WAYS)):
+        try:
+            return list(map(encode_payload, payloads)) == list(raws)
+        except CanonicalError:
+            return False
     names = len(form.members) * len(raws) + sum(len(pairs) for at in form.nested for pairs in columns[at])
     return whole.count(b'":') == names
 
