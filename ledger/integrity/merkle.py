@@ -59,6 +59,19 @@ def root(leaf_hashes: Iterable[bytes]) -> bytes:
     return frontier.root()
 
 
+_NODE: Final = sha256(b"\x01")
+
+
+def _above(row: Sequence[bytes]) -> list[bytes]:
+    """The hash of each two subtrees side by side."""
+    hashes, begin = [], _NODE.copy
+    for left, right in zip(row[::2], row[1::2], strict=True):
+        node = begin()
+        node.update(left + right)
+        hashes.append(node.digest())
+    return hashes
+
+
 class Frontier:
     """All of a tree that its growth needs: the roots of its perfect subtrees, largest first.
 
@@ -98,6 +111,29 @@ class Frontier:
             carry >>= 1
         hashes.append(leaf)
         return ()
+
+    def extend(self, leaves: Sequence[bytes]) -> list[TreeNode]:
+        """Add many leaf hashes, as ``append`` would one by one, but level by level; the nodes lowest first."""
+        row, first, height = list(leaves), self._size, 0
+        if any(len(leaf) != HASH_BYTES for leaf in row):
+            raise ValueError("a leaf hash has 32 bytes")
+        self._size += len(row)
+        alone: list[bytes] = []  # roots that found no neighbour, lowest first
+        completed = []
+        while row:
+            if first & 1:  # the neighbour of the row's first is there
+                first -= 1
+                row.insert(0, self._hashes.pop())
+            if len(row) & 1:
+                alone.append(row.pop())
+            row = _above(row)
+            first >>= 1
+            height += 1
+            if height % FANOUT_BITS == 0:
+                level = height // FANOUT_BITS
+                completed += [TreeNode(level, index, node) for index, node in enumerate(row, first)]
+        self._hashes += reversed(alone)
+        return completed
 
     def _append_completing(self, leaf: bytes) -> tuple[TreeNode, ...]:
         completed = []

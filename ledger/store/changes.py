@@ -7,7 +7,7 @@ scratch database. Only rows keyed by the event's own run and request may be touc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -76,9 +76,37 @@ def columns_of(change: Change) -> tuple[str, ...]:
 def in_bulk(changes: Iterable[RowChange]) -> list[tuple[Change, list[tuple[Any, ...]]]]:
     """Group changes by their statement so that each can be run once for many rows.
 
-    The outcome is that of running them one by one: a change joins an earlier group of its shape
-    only where neither that group nor a later one has touched its row, so that a group names each
-    row once; and nothing passes a delete, whose key may cover many rows.
+    The outcome is that of running them one by one, and a group names each row once.
+    """
+    changes = list(changes)
+    by_shape: dict[int, tuple[Change, list[tuple[Any, ...]]]] = {}  # by identity: see below
+    for change, values in changes:
+        group = by_shape.get(id(change))
+        if group is None:
+            by_shape[id(change)] = change, [values]
+        else:
+            group[1].append(values)
+    groups = list(by_shape.values())
+    return groups if _all_of_different_rows(groups) else _in_order(changes)
+
+
+def _all_of_different_rows(groups: Sequence[tuple[Change, list[tuple[Any, ...]]]]) -> bool:
+    """Is no row touched twice, so that any order of the changes gives the same?"""
+    rows: dict[str, set[tuple[Any, ...]]] = {}
+    expected: dict[str, int] = {}
+    for (kind, table, key, _, _), values in groups:
+        if kind == "delete":  # of as many rows as its key covers
+            return False
+        rows.setdefault(table, set()).update([row[-len(key) :] for row in values])
+        expected[table] = expected.get(table, 0) + len(values)
+    return all(len(rows[table]) == count for table, count in expected.items())
+
+
+def _in_order(changes: Iterable[RowChange]) -> list[tuple[Change, list[tuple[Any, ...]]]]:
+    """As ``in_bulk``, where rows are touched more than once.
+
+    A change joins an earlier group of its shape only where neither that group nor a later one has
+    touched its row; and nothing passes a delete, whose key may cover many rows.
     """
     groups: list[tuple[Change, list[tuple[Any, ...]]]] = []
     latest: dict[int, int] = {}  # shape (by identity: hashing it costs more than a group too many) -> its last group

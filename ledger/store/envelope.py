@@ -8,9 +8,10 @@ holds it against the real encoder.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from ledger.events import EVENT_TYPES, ID_PATTERN, LEDGER_RUN_ID, NewEvent
 from ledger.store.errors import InvalidEvent
@@ -41,6 +42,45 @@ def check(event: NewEvent) -> None:
         raise InvalidEvent("a salt is 32 bytes, and there is none without content")
 
 
+def are_fit(
+    event_ids: Sequence[str],
+    kinds: Iterable[tuple[str, int]],
+    run_ids: Sequence[str],
+    request_ids: Sequence[str | None],
+    salts: Sequence[bytes | None],
+) -> bool:
+    """May events with these members enter a ledger, as far as can be told at a glance?
+
+    ``kinds``: types with their schemas, each once. Where the answer is no, ``check`` each: it says what is wrong,
+    and a salt that is given is for it alone to judge.
+    """
+    return (
+        _are_uuid7(event_ids)
+        and all(type_ in EVENT_TYPES and 1 <= schema <= EVENT_TYPES[type_].SCHEMA for type_, schema in kinds)
+        and all(map(_is_run_id, set(run_ids)))
+        and all(map(_is_request_id, request_ids))
+        and salts.count(None) == len(salts)
+    )
+
+
+_UUID_LENGTH: Final = 36
+_LIKE_ZERO: Final = str.maketrans("123456789abcdef", "0" * 15)
+
+
+def _are_uuid7(texts: Sequence[str]) -> bool:
+    """Are they all? Asked of all in one text, a line each: one by one, it is a regular expression's work."""
+    joined = "\n".join(texts)
+    each, count = _UUID_LENGTH + 1, len(texts)
+    return (
+        joined.translate(_LIKE_ZERO) == _SHAPE * (count - 1) + _SHAPE[:-1]
+        and joined[14::each].count("7") == count
+        and not joined[19::each].strip("89ab")
+    )
+
+
+_SHAPE: Final = "00000000-0000-0000-0000-000000000000\n"
+
+
 def check_members(event_id: str, type_: str, schema: int, run_id: str, request_id: str | None) -> None:
     """Raise ``InvalidEvent`` unless these may stand in an envelope."""
     if _is_uuid7(event_id) is None:
@@ -48,9 +88,9 @@ def check_members(event_id: str, type_: str, schema: int, run_id: str, request_i
     known = EVENT_TYPES.get(type_)
     if known is None or not 1 <= schema <= known.SCHEMA:
         raise InvalidEvent(f"no event type {type_!a} with schema {schema}")
-    if not _is_id(run_id) and run_id != LEDGER_RUN_ID:
+    if not _is_run_id(run_id):
         raise InvalidEvent(f"{run_id!a} is no run id")
-    if request_id is not None and not _is_id(request_id):
+    if not _is_request_id(request_id):
         raise InvalidEvent(f"{request_id!a} is no request id")
 
 
@@ -58,6 +98,21 @@ def check_members(event_id: str, type_: str, schema: int, run_id: str, request_i
 def _is_id(text: str) -> bool:
     """The same few ids come again and again."""
     return _matches_id(text) is not None
+
+
+def _is_run_id(text: str) -> bool:
+    return _is_id(text) or text == LEDGER_RUN_ID
+
+
+@lru_cache(maxsize=1024)
+def _is_request_id(text: str | None) -> bool:
+    return text is None or _matches_id(text) is not None
+
+
+COMMITTED: Final = sha256(b"\x02")
+"""A commitment's hash before its salt and content; to be copied."""
+
+_LEAF: Final = sha256(b"\x00")
 
 
 def commitment(salt: bytes, content: bytes) -> str:
@@ -88,12 +143,41 @@ class Envelopes:
         content_commitment: str | None,
     ) -> bytes:
         """Canonical JSON of the 13 members. The strings must have passed ``check``."""
-        committed = "null" if content_commitment is None else f'"{content_commitment}"'
-        request = "null" if request_id is None else f'"{request_id}"'
-        version = "null" if request_version is None else request_version
-        return (
-            f'{{"content_commitment":{committed},"event_id":"{event_id}{self._ledger}{payload_sha256}",'
-            f'"position":{position},"recorded_at":"{recorded_at}","request_id":{request},'
-            f'"request_version":{version},"run_id":"{run_id}","run_version":{run_version},"schema":{schema},'
-            f'"type":"{type_}","v":{FORMAT}}}'
-        ).encode("ascii")
+        facts = position, event_id, type_, schema, run_id, run_version, request_id, request_version, recorded_at
+        return next(self.encoded([(*facts, payload_sha256, content_commitment)]))
+
+    def encoded(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
+        """As ``encode`` for many events, each given as a tuple of its arguments."""
+        ledger = self._ledger
+        for row in rows:
+            (
+                position,
+                event_id,
+                type_,
+                schema,
+                run_id,
+                run_version,
+                request_id,
+                request_version,
+                time,
+                payload,
+                content,
+            ) = row
+            committed = "null" if content is None else f'"{content}"'
+            request = "null" if request_id is None else f'"{request_id}"'
+            version = "null" if request_version is None else request_version
+            yield (
+                f'{{"content_commitment":{committed},"event_id":"{event_id}{ledger}{payload}",'
+                f'"position":{position},"recorded_at":"{time}","request_id":{request},'
+                f'"request_version":{version},"run_id":"{run_id}","run_version":{run_version},"schema":{schema},'
+                f'"type":"{type_}","v":{FORMAT}}}'
+            ).encode("ascii")
+
+    def leaf_hashes(self, rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
+        """The leaf hashes of many events, given as for ``encoded``."""
+        hashes, begin = [], _LEAF.copy
+        for envelope in self.encoded(rows):
+            leaf = begin()
+            leaf.update(envelope)
+            hashes.append(leaf.digest())
+        return hashes

@@ -99,6 +99,35 @@ def test_a_frontier_that_does_not_fit_its_size_is_refused(size: int, data: bytes
         Frontier.from_bytes(size, data)
 
 
+@given(before=st.integers(0, 700), added=st.lists(st.integers(0, 700), max_size=4))
+def test_leaves_added_by_the_row_are_as_those_added_one_by_one(before: int, added: list[int]) -> None:
+    many = leaves(before + sum(added))
+    one_by_one, by_the_row = Frontier(), Frontier()
+    for leaf in many[:before]:
+        one_by_one.append(leaf)
+        by_the_row.append(leaf)
+    at = before
+    for count in added:
+        row, at = many[at : at + count], at + count
+        nodes = [node for leaf in row for node in one_by_one.append(leaf)]
+        assert sorted(by_the_row.extend(row)) == sorted(nodes)
+        assert (by_the_row.size, by_the_row.hashes) == (one_by_one.size, one_by_one.hashes)
+
+
+def test_a_row_of_leaves_past_two_levels_gives_the_nodes_of_both() -> None:
+    frontier = Frontier()
+    nodes = frontier.extend(leaves(MANY))
+    assert frontier.root() == root_of(MANY)
+    assert [(node.level, node.node_index) for node in nodes] == [(1, n) for n in range(MANY >> 8)] + [(2, 0)]
+
+
+def test_a_row_with_a_leaf_hash_of_another_length_adds_nothing() -> None:
+    frontier = Frontier()
+    with pytest.raises(ValueError, match="32 bytes"):
+        frontier.extend([bytes(32), b"short"])
+    assert (frontier.size, frontier.hashes) == (0, ())
+
+
 def test_a_leaf_hash_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         Frontier().append(b"short")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ledger.event_ids import new_event_id
 from ledger.events import EVENT_TYPES, ID_PATTERN, LEDGER_RUN_ID
 from ledger.integrity import canonical
-from ledger.store.envelope import ORIGIN_PATTERN, Envelopes, check_members, check_origin
+from ledger.store.envelope import ORIGIN_PATTERN, Envelopes, are_fit, check_members, check_origin
 from ledger.store.errors import InvalidEvent
 from ledger.tables import format_time
 
@@ -90,3 +90,52 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 @pytest.mark.parametrize("origin", ["replay-ledger.local/0197a3c0", "audit.example.com/agents", "A", "x" * 255])
 def test_an_origin_is_a_name_one_could_own(origin: str) -> None:
     assert check_origin(origin) == origin
+
+
+def bent(text: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Text with one character changed, more or less; most of what comes of it is no longer what it was."""
+    return st.builds(
+        lambda whole, at, new, cut: whole[: at % (len(whole) + 1)] + new + whole[at % (len(whole) + 1) + cut :],
+        *(
+            text,
+            st.integers(0, 40),
+            st.sampled_from(["", "\n", "-", "7", "g", "A", "\u0660", "x" * 130]),
+            st.integers(0, 1),
+        ),
+    )
+
+
+known = st.sampled_from([*EVENT_TYPES, "Unheard"])
+members = st.tuples(
+    uuids | bent(uuids),
+    st.tuples(known, st.sampled_from([1, 1, 1, 0, 2])),
+    ids | st.just(LEDGER_RUN_ID) | bent(ids),
+    st.none() | ids | bent(ids) | st.just(LEDGER_RUN_ID),
+)
+
+
+@given(st.lists(members, min_size=1, max_size=4))
+def test_events_are_fit_together_exactly_where_each_is(
+    events: list[tuple[str, tuple[str, int], str, str | None]],
+) -> None:
+    def fit(event: tuple[str, tuple[str, int], str, str | None]) -> bool:
+        event_id, kind, run_id, request_id = event
+        try:
+            check_members(event_id, *kind, run_id, request_id)
+        except InvalidEvent:
+            return False
+        return True
+
+    event_ids, kinds, run_ids, request_ids = zip(*events, strict=True)
+    together = are_fit(event_ids, set(kinds), run_ids, request_ids, [None] * len(events))
+    assert together == all(map(fit, events))
+
+
+def test_an_id_that_holds_two_lines_is_not_taken_for_two_ids() -> None:
+    one, other = new_event_id(), new_event_id()
+    for pair in ([f"{one}\n{other}", ""], ["", f"{one}\n{other}"], [one[:20], f"{one[20:]}\n{other}"]):
+        assert not are_fit(pair, {("Retried", 1)}, ["run"] * 2, [None] * 2, [None] * 2)
+
+
+def test_a_salt_that_is_given_is_looked_at_by_itself() -> None:
+    assert not are_fit([new_event_id()], {("Retried", 1)}, ["run"], [None], [bytes(32)])
