@@ -28,7 +28,16 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.append import BODY, SHA, request_payloads, start
-from ledger.events import Counts, IntakeCompleted, ModelCallFailed, ModelCallStarted, NewEvent, RunCompleted, new_event
+from ledger.events import (
+    Counts,
+    IntakeCompleted,
+    ModelCalled,
+    ModelCallFailed,
+    ModelCallStarted,
+    NewEvent,
+    RunCompleted,
+    new_event,
+)
 from ledger.integrity.anchors import Anchor
 from ledger.integrity.checkpoint import Checkpoint, format_checkpoint
 from ledger.integrity.note import SigningKey, sign_note
@@ -85,7 +94,7 @@ def calls(run_id: str, index: int) -> Iterator[NewEvent]:
         attempt = 2
     started = ModelCallStarted(attempt=attempt, turn=1, body_bytes=len(BODY), quote_withheld=False)
     yield new_event(started, run_id=run_id, request_id=request_id, content=BODY)
-    answered = called.model_copy(update={"attempt": attempt})
+    answered = ModelCalled(**called.facts() | {"attempt": attempt})
     yield new_event(answered, run_id=run_id, request_id=request_id, content=reply)
     yield new_event(output, run_id=run_id, request_id=request_id, content=text)
 
