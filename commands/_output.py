@@ -31,6 +31,8 @@ REPORT_EXTENSIONS: Final = {
     ".xml": "junit",
 }
 """What a file of a report, or of grades, is by its extension."""
+JSON_LINES_EXTENSIONS: Final = (".jsonl", ".ndjson")
+"""What a file that can be nothing but JSON lines may be called, if its name has an extension."""
 _DEVICES: Final = ("/dev/fd/", "/dev/std", "/proc/")
 _NAMES_OF_STDOUT: Final = frozenset({STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
@@ -96,6 +98,22 @@ def format_for(
     raise OutputRefused(
         f"--out: {out} does not say by its extension what it is to be: {', '.join(extensions)}; "
         "or name the form with --format"
+    )
+
+
+def refuse_other_forms(option: str, out: str | None) -> None:
+    """Raise ``OutputRefused`` where a file that gets JSON lines is by its extension something else.
+
+    A name without an extension says nothing, and is taken.
+    """
+    if out is None or out == STDOUT:
+        return
+    suffix = Path(out).suffix
+    if suffix == "" or suffix.lower() in JSON_LINES_EXTENSIONS or not _may_be_a_file(Path(out)):
+        return
+    raise OutputRefused(
+        f"{option}: {out} would be JSON lines, and its extension says something else: "
+        f"give it {' or '.join(JSON_LINES_EXTENSIONS)}, or none"
     )
 
 

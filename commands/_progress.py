@@ -98,7 +98,7 @@ class TerminalLine:
 
     def records(self, done: int) -> None:
         """How many records of a file have been read."""
-        self._draw(self._clock(), f"reading: {done:,} records")
+        self._draw(self._clock(), f"reading: {done:,} {'record' if done == 1 else 'records'}")
 
     def _draw(self, now: float, text: str) -> None:
         if self._drawn_at is None or now - self._drawn_at >= _EVERY:

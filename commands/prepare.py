@@ -20,12 +20,21 @@ from commands._failures import NO, OK, Refused
 from commands._mapping import Fields, fields_from
 from commands._options import STDIN, option, out_option
 from commands._out_files import refuse_shared
-from commands._output import STDOUT, opened_out, say
+from commands._output import STDOUT, opened_out, refuse_other_forms, say
 from commands._progress import TerminalLine
 from commands._run_options import VariantName
 from commands._signals import ended_by_sigterm
 from commands._types import Identifier
-from runner.prepare import FORMATS, Fault, PrepareError, PrepareOptions, PrepareSummary, prepare_stream
+from runner.prepare import (
+    FORMATS,
+    SKIPPABLE,
+    Fault,
+    PrepareError,
+    PrepareOptions,
+    PrepareSummary,
+    counted,
+    prepare_stream,
+)
 
 
 @click.command(
@@ -100,7 +109,8 @@ def prepare(file: str, out: str | None, labels_out: str | None, **given: Any) ->
 
     FILE is Alertmanager webhook notifications (JSON, one or many), Prometheus rule files
     (YAML), JSON lines or CSV; - reads standard input. What is named like an evaluation label,
-    and what --label names, goes to a file of its own. The whole file is read and each fault
+    and what --label names, goes to a file of its own. Both files are JSON lines: an extension,
+    if they have one, is .jsonl or .ndjson. The whole file is read and each fault
     named, with its place and field. Unless faults are to be left out, one of them is enough
     that nothing is written.
 
@@ -109,6 +119,8 @@ def prepare(file: str, out: str | None, labels_out: str | None, **given: Any) ->
     """
     fields = fields_from(given["mapping"], given["constants"], given["facets"], given["labels"], given["policy_id"])
     _refuse_shared_files(file, out, labels_out, fields, given)
+    refuse_other_forms("--out", out)
+    refuse_other_forms("--labels-out", labels_out)
     options = _options(fields, given)
     faults = _Faults()
     try:
@@ -161,7 +173,12 @@ class _Faults:
         for fault in self.kept:
             say(str(fault))
         if self.total > len(self.kept):
-            say(f"... and {self.total - len(self.kept):,} more records that cannot become requests")
+            rest = counted(
+                self.total - len(self.kept),
+                "more record that cannot become a request",
+                "more records that cannot become requests",
+            )
+            say(f"... and {rest}")
 
 
 def _tell_failure(error: PrepareError, faults: _Faults) -> int:
@@ -177,12 +194,13 @@ def _tell_failure(error: PrepareError, faults: _Faults) -> int:
 
 
 def _told(summary: PrepareSummary) -> str:
-    told = [f"{summary.records:,} records"]
+    told = [counted(summary.records, "record")]
     told += [f"{summary.repeated:,} of them repeated what was written already"] if summary.repeated else []
     told += [f"{summary.invalid:,} left out as invalid"] if summary.invalid else []
     told += [f"{summary.leaking:,} left out because they would leak"] if summary.leaking else []
-    told += [f"{count:,} {what} passed over" for what, count in sorted(summary.skipped.items())]
-    return f"{', '.join(told)}; {summary.written:,} requests and {summary.labels:,} labels written."
+    told += [f"{counted(count, SKIPPABLE[what], what)} passed over" for what, count in sorted(summary.skipped.items())]
+    written = f"{counted(summary.written, 'request')} and {counted(summary.labels, 'label')} written"
+    return f"{', '.join(told)}; {written}."
 
 
 def _refuse_shared_files(

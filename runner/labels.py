@@ -138,8 +138,12 @@ def _csv_rows(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
             names = _header(row, begun)
         elif row:
             if len(row) != len(names):
-                raise LabelError(f"{len(row)} cells under {len(names)} names", line=begun)
+                raise LabelError(f"{_counted(len(row), 'cell')} under {_counted(len(names), 'name')}", line=begun)
             yield begun, {name: text for name, text in zip(names, row, strict=True) if text != ""}
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _header(row: Sequence[str], number: int) -> list[str]:

@@ -17,24 +17,27 @@ from typing import Any, BinaryIO, Final, Literal
 
 import orjson
 
+from runner.labels import MAX_LINE_BYTES as MAX_LABELS_LINE_BYTES
 from runner.leakage import scan_request
 from runner.prepare_columns import check_columns
 from runner.prepare_fields import FACETS, find, is_field, is_pointer, known_fields
 from runner.prepare_forms import Draft, Missing, as_facet, as_id, draft_of, present, split_labels
 from runner.prepare_reading import read_source
 from runner.prepare_seen import Seen
-from runner.prepare_sources import FORMATS, Fault, Format, Found, PrepareError, Record, Skipped
+from runner.prepare_sources import FORMATS, SKIPPABLE, Fault, Format, Found, PrepareError, Record, Skipped, counted
 from runner.prompts import messages
 from runner.requests import MAX_FACETS, SCHEMA_VERSION, BadLine, parse_line
 from runner.variants import UnknownVariant, Variant, variant_for, variant_named
 
 __all__ = [
     "FORMATS",
+    "SKIPPABLE",
     "Fault",
     "PrepareError",
     "PrepareOptions",
     "PrepareSummary",
     "Prepared",
+    "counted",
     "prepare_records",
     "prepare_stream",
 ]
@@ -255,7 +258,9 @@ class _Preparation:
         request = self._request(draft, context, record)
         line = orjson.dumps(request)
         self._check(line, record)
-        return Prepared(request.get("request_id") or request["incident_id"], line, self._named(labels, record))
+        prepared = Prepared(request.get("request_id") or request["incident_id"], line, self._named(labels, record))
+        self._check_labels(prepared, record)
+        return prepared
 
     def _named(self, labels: Mapping[str, Any], record: Record) -> dict[str, Any]:
         """Labels under the names that were given them. A cell has no types of its own: its flags are written out."""
@@ -322,6 +327,17 @@ class _Preparation:
             first = findings[0]
             message = f"would leak its evaluation labels ({first.rule}); name them as labels, or take them out"
             raise _Unfit(Fault(message, self.file, record.place, first.path, "leak"))
+
+    def _check_labels(self, prepared: Prepared, record: Record) -> None:
+        """Refuse labels that ``grade`` would refuse for their length, while the file they come from is at hand."""
+        if len(prepared.labels_line) < MAX_LABELS_LINE_BYTES:  # and the end of the line
+            return
+        longest = max(prepared.labels, key=lambda name: len(orjson.dumps(prepared.labels[name])))
+        raise self._unfit(
+            f"the longest of labels that come to more than {MAX_LABELS_LINE_BYTES} bytes, which grade refuses",
+            record,
+            longest,
+        )
 
     def _unfit(self, message: str, record: Record, field: str | None) -> _Unfit:
         return _Unfit(Fault(message, self.file, record.place, field))

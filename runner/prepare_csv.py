@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from runner.prepare_sources import Fault, Found, PrepareError, Record
+from runner.prepare_sources import Fault, Found, PrepareError, Record, counted
 from runner.requests import MAX_LINE_BYTES
 
 MAX_ROW_CHARS: Final = MAX_LINE_BYTES
@@ -79,7 +79,7 @@ def _check_header(header: list[str] | None, file: str) -> None:
 
 def _row(header: list[str], cells: list[str], file: str, place: str) -> Found:
     if len(cells) != len(header):
-        return Fault(f"{len(cells)} cells under {len(header)} columns", file, place)
+        return Fault(f"{counted(len(cells), 'cell')} under {counted(len(header), 'column')}", file, place)
     for name, cell in zip(header, cells, strict=True):
         if "\x00" in cell:
             return Fault("U+0000 in the text", file, place, name)

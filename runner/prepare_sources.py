@@ -16,6 +16,13 @@ FORMATS: Final[tuple[Format, ...]] = ("alertmanager", "prometheus", "jsonl", "cs
 MAX_DOCUMENT_BYTES: Final = 64 * 2**20
 """A JSON document that spreads over lines is read as a whole, up to this."""
 
+SKIPPABLE: Final = {
+    "alerts that Alertmanager left out of its notifications": "alert that Alertmanager left out of its notifications",
+    "objects of other kinds": "object of another kind",
+    "recording rules": "recording rule",
+}
+"""What is no incident and may be passed over: what many of it are called, and what one is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -59,10 +66,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something in the file that is no incident, and is told as a number: so many, of what."""
+    """Something in the file that is no incident, and is told as a number: so many, of what (of ``SKIPPABLE``)."""
 
     count: int
     what: str
 
 
 Found = Record | Fault | Skipped
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """So many of what, in words. ``many``: what more than one are called, where that is not ``one`` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

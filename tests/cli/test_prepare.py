@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.labels import MAX_LINE_BYTES, read_labels
 from tests.cli.program import Program
 
 WEBHOOK = {
@@ -37,7 +38,7 @@ def test_a_notification_becomes_requests_that_a_dry_run_takes(program: Program, 
     (tmp_path / "hook.json").write_text(json.dumps(WEBHOOK, indent=2))
     ended = program("prepare", "hook.json", "--out", "in.jsonl", "--variant", "contract_tuned_v1")
     assert (ended.code, ended.out) == (0, b"")
-    assert "1 requests" in ended.err
+    assert ended.err == "1 record; 1 request and 0 labels written.\n"
     assert program("run", "in.jsonl", "--dry-run").code == 0
     assert program("prepare", "hook.json", "--variant", "contract_tuned_v1").out == (tmp_path / "in.jsonl").read_bytes()
 
@@ -152,7 +153,7 @@ def test_a_rule_file_becomes_requests_that_a_dry_run_takes(program: Program, tmp
     ended = program("prepare", "node.yml", "--policy-id", "freeze-7", "--out", "in.jsonl")
     assert (ended.code, ended.err) == (
         0,
-        "1 records, 1 recording rules passed over; 1 requests and 0 labels written.\n",
+        "1 record, 1 recording rule passed over; 1 request and 0 labels written.\n",
     )
     (request,) = [json.loads(line) for line in (tmp_path / "in.jsonl").read_text().splitlines()]
     assert (request["policy_id"], request["metadata"]["facets"]) == ("freeze-7", {"severity": "critical"})
@@ -188,7 +189,7 @@ def test_what_may_be_left_out_is_named_and_the_rest_is_written(program: Program,
     assert json.loads(ended.out)["incident_id"] == "c"
     assert "line 1" in ended.err
     assert "line 2" in ended.err
-    assert "1 left out as invalid, 1 left out because they would leak; 1 requests" in ended.err
+    assert "1 left out as invalid, 1 left out because they would leak; 1 request and 0 labels written." in ended.err
     assert program("prepare", "a.jsonl", "--on-leak", "reject").code == 2
     assert program("prepare", "a.jsonl", "--on-invalid", "reject").code == 1
 
@@ -209,7 +210,75 @@ def test_of_many_faults_the_first_are_named_and_the_rest_counted(program: Progra
     assert ended.code == 2
     assert "a.jsonl, line 21" in ended.err
     assert "a.jsonl, line 22" not in ended.err
-    assert "and 10 more" in ended.err
+    assert "... and 10 more records that cannot become requests\n" in ended.err
+
+
+def test_one_more_fault_was_told_as_many(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"incident_id":"a"}\n' + "{}\n" * 21)
+    assert "... and 1 more record that cannot become a request\n" in program("prepare", "a.jsonl").err
+
+
+def test_one_record_one_request_and_one_label_were_told_as_many(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TICKETS)
+    ended = program("prepare", "t.csv", *MAPPED, "--labels-out", "l.jsonl")
+    assert ended.err == "1 record; 1 request and 1 label written.\n"
+    (tmp_path / "t.csv").write_text(TICKETS + "18,slow,waited\n")
+    ended = program("prepare", "t.csv", *MAPPED, "--labels-out", "l.jsonl")
+    assert ended.err == "2 records; 2 requests and 2 labels written.\n"
+
+
+OTHER_FORMS = ("x.csv", "x.JSON", "x.yaml", "x.xlsx", "x.jsonl.gz")
+
+
+@pytest.mark.parametrize("option", ["--out", "--labels-out"])
+def test_json_lines_were_written_under_the_name_of_another_format(
+    program: Program, tmp_path: Path, option: str
+) -> None:
+    os.mkfifo(tmp_path / "never-read")
+    for name in OTHER_FORMS:
+        ended = program("prepare", "never-read", option, name)
+        said = f"{option}: {name} would be JSON lines, and its extension says something else: "
+        assert (ended.code, ended.out) == (2, b"")
+        assert ended.err == f"Error: {said}give it .jsonl or .ndjson, or none\n"
+    (tmp_path / "x.csv").write_text("as it was")
+    assert program("prepare", "never-read", option, "x.csv").code == 2
+    assert (tmp_path / "x.csv").read_text() == "as it was"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["never-read", "x.csv"]
+
+
+@pytest.mark.parametrize("name", ["x", "x.jsonl", "x.NDJSON", ".labels", "/dev/fd/1"])
+def test_a_name_that_says_json_lines_or_nothing_is_taken(program: Program, tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_text(TICKETS)
+    ended = program("prepare", "t.csv", *MAPPED, "--out", "in.jsonl", "--labels-out", name)
+    assert ended.code == 0, ended.err
+
+
+def test_labels_too_long_for_grade_were_written_by_prepare(program: Program, tmp_path: Path) -> None:
+    def write(length: int) -> None:
+        rows = [["number", "text", "resolution", "dangerous"], ["1", "slow", "waited", "true"]]
+        rows.append(["2", "down", "x" * length, "true"])
+        (tmp_path / "t.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+
+    words = ("prepare", "t.csv", "--map", "incident_id=number", "--label", "resolution", "--label", "dangerous")
+    write(100)
+    assert program(*words, "--out", "in.jsonl", "--labels-out", "l").code == 0
+    room = MAX_LINE_BYTES - len((tmp_path / "l").read_bytes().splitlines(keepends=True)[1]) + 100
+    write(room)
+    assert program(*words, "--out", "in.jsonl", "--labels-out", "l").code == 0
+    lines = (tmp_path / "l").read_bytes().splitlines(keepends=True)
+    assert len(lines[1]) == MAX_LINE_BYTES
+    assert [label.request_id for label in read_labels(lines, form="jsonl")] == ["1", "2"]
+
+    write(room + 1)
+    ended = program(*words, "--out", "in.jsonl", "--labels-out", "l")
+    assert (ended.code, (tmp_path / "l").read_bytes()) == (2, b"".join(lines))
+    assert ended.err.startswith(
+        "Error: t.csv, line 3, field resolution: the longest of labels that come to more than 65536 bytes, which grade"
+    )
+    assert "xxx" not in ended.err
+    ended = program(*words, "--out", "in.jsonl", "--labels-out", "l", "--on-invalid", "reject")
+    assert (ended.code, (tmp_path / "l").read_bytes()) == (0, lines[0])
+    assert "2 records, 1 left out as invalid; 1 request and 1 label written." in ended.err
 
 
 MAPPING = """labels = ["closed_by"]

@@ -32,6 +32,13 @@ def test_the_reading_of_the_file_counts_lines() -> None:
     assert describe(Moment(0.0, calls(0)), Moment(1.0, ProgressEvent("intake", 1280, None))) == "reading: 1,280 lines"
 
 
+def test_one_record_that_was_read_is_told_as_one() -> None:
+    for count, said in ((1, "reading: 1 record"), (1280, "reading: 1,280 records")):
+        stream = Terminal()
+        TerminalLine(stream).records(count)
+        assert stream.getvalue().endswith(said)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -89,7 +89,7 @@ def test_the_same_id_twice_is_a_fault_that_names_both_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "at", "said"),
     [
-        (b"request_id,risk_level\nINC-1\n", 2, "1 cells under 2 names"),
+        (b"request_id,risk_level\nINC-1\n", 2, "1 cell under 2 names"),
         (b"request_id,request_id\n", 1, "names two columns"),
         (b'request_id,risk_level\n"INC-1,low\n', 2, "not CSV"),
         (b"request_id,dangerous\nINC-1,yes\n", 2, "neither true nor false"),

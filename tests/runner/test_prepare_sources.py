@@ -287,7 +287,7 @@ def test_a_row_is_placed_at_its_first_line() -> None:
 def test_a_row_of_another_width_and_a_nul_are_faults_and_reading_goes_on() -> None:
     first, second, third, fourth = found("a,b\n1\n1,2,3\n1,\x00\n1,2\n", "a.csv")
     assert [str(one) for one in (first, second, third)] == [
-        "a.csv, line 2: 1 cells under 2 columns",
+        "a.csv, line 2: 1 cell under 2 columns",
         "a.csv, line 3: 3 cells under 2 columns",
         "a.csv, line 4, field b: U+0000 in the text",
     ]
