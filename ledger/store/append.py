@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -36,30 +36,53 @@ def backoff(tries: int = _TRIES, *, deadline: float = LOCK_SECONDS) -> Iterator[
 
 
 class Versions:
-    """The versions of streams, as long as nobody else has moved the head."""
+    """The versions of streams, as long as nobody else has moved the head.
+
+    Of a run that began here every stream is known: one that was never met has no event.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Stream, int] = {}
+        self._begun: set[str] = set()
         self._root = b""
 
     def missing(self, streams: Sequence[Stream]) -> list[Stream]:
         """Those that have to be asked for."""
-        return [stream for stream in streams if stream not in self._known]
+        known, begun = self._known, self._begun
+        return [stream for stream in streams if stream not in known and stream[0] not in begun]
 
-    def at(self, head: Head) -> dict[Stream, int]:
-        """What is known of a log that stands at ``head``; nothing where it has moved."""
-        return self._known if self._root == head.root else {}
+    def at(self, head: Head, streams: Sequence[Stream]) -> dict[Stream, int]:
+        """What is known of these streams in a log that stands at ``head``; all is forgotten where it has moved."""
+        if self._root != head.root:
+            self.forget()
+            self._root = head.root
+            return {}
+        known, begun = self._known, self._begun
+        found = {}
+        for stream in streams:
+            version = known.get(stream)
+            if version is not None:
+                found[stream] = version
+            elif stream[0] in begun:
+                found[stream] = 0
+        return found
+
+    def begin(self, found: Mapping[Stream, int]) -> None:
+        """The ledger was asked for these versions: a run without an event begins here, if at all."""
+        self._begun.update(
+            run_id for (run_id, request_id), version in found.items() if request_id is None and not version
+        )
 
     def keep(self, head: Head, versions: dict[Stream, int]) -> None:
         """The log stands at ``head`` now, and these streams at these versions."""
-        if self._root != head.root and len(versions) + len(self._known) > _CACHED_STREAMS:
-            self._known = {}
+        if len(versions) + len(self._known) > _CACHED_STREAMS:
+            self.forget()
         self._known.update(versions)
         self._root = head.root
 
     def forget(self) -> None:
         """Know nothing."""
-        self._known, self._root = {}, b""
+        self._known, self._begun, self._root = {}, set(), b""
 
 
 class Appender:
@@ -119,12 +142,12 @@ class Appender:
             return outcomes
 
     def _planner(self, opening: Opening, streams: Sequence[Stream], batches: Sequence[Batch]) -> Planner:
-        cached = self._cache.at(opening.head)
-        versions = {stream: cached[stream] for stream in streams if stream in cached} | opening.versions
-        unknown = [stream for stream in streams if stream not in versions]
-        if unknown:  # the head was moved by another writer, so what was cached is worth nothing
-            self._cache.forget()
-            versions |= self._backend.versions(unknown)
+        versions = self._cache.at(opening.head, streams) | opening.versions
+        asked = opening.versions
+        if len(versions) < len(streams):  # the head was moved by another writer, so what was cached is worth nothing
+            asked = self._backend.versions([stream for stream in streams if stream not in versions])
+            versions |= asked
+        self._cache.begin(asked)
         named = _redacted_positions(batches)
         return Planner(
             opening.head,

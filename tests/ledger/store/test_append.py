@@ -132,6 +132,39 @@ def test_another_writer_is_noticed(begun_url: str, store: Store, clock: Clock) -
     assert (receipt.position, receipt.run_version, receipt.request_version) == (4, 3, 2)
 
 
+def test_another_writer_is_noticed_where_the_next_event_is_of_a_run_of_its_own(
+    begun_url: str, store: Store, clock: Clock
+) -> None:
+    store.append([started(), accepted("q1")])
+    with open_store(begun_url, "write", clock=clock) as other:
+        other.append([accepted("q1"), accepted("q2")])
+    store.append([started("another")])
+    receipts = store.append([accepted("q1"), accepted("q2"), accepted("q3")])
+    assert [(receipt.run_version, receipt.request_version) for receipt in receipts] == [(5, 3), (6, 2), (7, 1)]
+
+
+def test_another_writer_is_noticed_between_the_requests_of_a_run_that_began_here(
+    begun_url: str, store: Store, clock: Clock
+) -> None:
+    with open_store(begun_url, "write", clock=clock) as other:
+        for turn in range(3):
+            (here,) = store.append([accepted(f"q{turn}")])
+            (there,) = other.append([accepted(f"q{turn}")])
+            (again,) = store.append([accepted(f"q{turn}")])
+            assert [here.request_version, there.request_version, again.request_version] == [1, 2, 3]
+            assert again.run_version == 3 * (turn + 1)
+
+
+def test_what_is_remembered_of_streams_may_be_given_up_at_any_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.store.append._CACHED_STREAMS", 3)
+    for turn in range(1, 4):
+        for request in ("q1", "q2", "q3", "q4"):
+            (receipt,) = store.append([accepted(request)])
+            assert receipt.request_version == turn
+
+
 # --- event ids -----------------------------------------------------------------------------
 
 
