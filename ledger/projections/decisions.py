@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from ledger.events import AFTER_TERMINAL_TYPES, TERMINAL_TYPES, Event
 from ledger.projections.cost import CostTotals, Prices
-from ledger.projections.projection import Pass, find_pass, pass_events, resolve_as_of
+from ledger.projections.projection import Pass, find_pass, fold_all, pass_events, resolve_as_of
 from ledger.store import Store
 from ledger.store.records import Unreadable
 
@@ -261,9 +261,4 @@ def read_decisions(
     ``progress`` is told of the events taken, a thousand at a time.
     """
     of: Pass = find_pass(store, run_id, resolve_as_of(store, as_of))
-    fold = Decisions(run_id)
-    for number, event in enumerate(pass_events(store, of), start=1):
-        fold.fold(event)
-        if progress is not None and number % 1000 == 0:
-            progress(1000)
-    return fold.seal()
+    return fold_all(Decisions(run_id), pass_events(store, of, progress)).seal()

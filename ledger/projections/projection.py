@@ -6,9 +6,9 @@ both databases, for ever. One that would give other bytes for old events gets a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from ledger.events import Event
 from ledger.store import Store
@@ -28,6 +28,7 @@ class Projection(Protocol):
 
 
 _P = TypeVar("_P", bound=Projection)
+_TOLD_AT_ONCE: Final = 1000
 
 
 def fold_all(projection: _P, events: Iterable[Event | Unreadable]) -> _P:
@@ -74,9 +75,17 @@ def find_pass(store: Store, run_id: str, as_of: int | None = None) -> Pass:
     return Pass(run_id, first, last)
 
 
-def pass_events(store: Store, of: Pass) -> Iterator[Event | Unreadable]:
-    """The events of a pass in order of position, streamed."""
-    return store.events(of.run_id, after=of.first - 1, upto=of.last)
+def pass_events(store: Store, of: Pass, progress: Callable[[int], Any] | None = None) -> Iterator[Event | Unreadable]:
+    """The events of a pass in order of position, streamed. ``progress`` is told of them, a thousand at a time."""
+    events = store.events(of.run_id, after=of.first - 1, upto=of.last)
+    return events if progress is None else _telling(events, progress)
+
+
+def _telling(events: Iterable[Event | Unreadable], progress: Callable[[int], Any]) -> Iterator[Event | Unreadable]:
+    for number, event in enumerate(events, start=1):
+        yield event
+        if number % _TOLD_AT_ONCE == 0:
+            progress(_TOLD_AT_ONCE)
 
 
 def unreadable_positions(store: Store, run_id: str, as_of: int | str | None = None) -> Iterator[int]:

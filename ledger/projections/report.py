@@ -125,14 +125,16 @@ class ReportFold:
         }
 
 
-def report(store: Store, run_id: str, as_of: int | str | None = None) -> dict[str, Any]:
+def report(
+    store: Store, run_id: str, as_of: int | str | None = None, progress: Callable[[int], Any] | None = None
+) -> dict[str, Any]:
     """The run's report, at or below ``as_of``: a position, or an RFC 3339 time with an offset.
 
-    Raises ``RunNotFound`` where the run had not started by then, ``ValueError`` for an ``as_of``
-    that is neither.
+    ``progress`` is told of the events taken, a thousand at a time. Raises ``RunNotFound`` where the run had not
+    started by then, ``ValueError`` for an ``as_of`` that is neither.
     """
     of = find_pass(store, run_id, resolve_as_of(store, as_of))
-    fold = fold_all(ReportFold(run_id), pass_events(store, of))
+    fold = fold_all(ReportFold(run_id), pass_events(store, of, progress))
     return fold.finish(store.root_at(fold.position))
 
 

@@ -36,7 +36,7 @@ from ledger.store import Store, Unreadable
 RENDERER_VERSION: Final = 1
 
 Progress = Callable[[int, int, str], None]
-"""Is told how many of how many have been written, and of what."""
+"""Is told how many of how many have been read or written, and of what."""
 
 FAIL_CLOSED: Final = (
     "* Fail-closed: no answer was accepted, and this is what the typed fallback says in its place; it is the runner's "
@@ -92,7 +92,7 @@ def render(
     recorded: the page flags it, and whoever has it made may want to say so too.
     """
     found: list[Evidence] = [] if faults is None else faults
-    made = report(store, run_id, upto)
+    made = report(store, run_id, upto, _of_events(store.version(run_id), progress))
     total = made["requests"] if request_ids is None else len(request_ids)
     index = _index(store, run_id, upto, request_ids, made["requests"])
     lines = _lines(store, run_id, upto, reader, request_ids, found)
@@ -105,6 +105,18 @@ def render(
         [page.FOOT],
     )
     return (piece.encode("utf-8") for piece in sections)
+
+
+def _of_events(total: int, progress: Progress) -> Callable[[int], None]:
+    """Is told how many more events were counted, before anything can be written."""
+    done = 0
+
+    def count_events(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(min(done, total), total, "events")
+
+    return count_events
 
 
 def _counted(pieces: Iterable[str], total: int, what: str, progress: Progress) -> Iterator[str]:

@@ -26,6 +26,7 @@ from ledger.store.errors import LedgerMalformed
 from runner.read_again import Reading
 from tests.cli.program import request_line
 from tests.ledger.projections.test_results import Told, completed, intake, position_of, redact, told
+from tests.ledger.store.making import some
 from tests.stories import accepted, call_failed, call_started, called, output_accepted, output_text, started, stories
 
 ACTS = "</pre></td></style><script>alert(1)</script><img src=x onerror=y>\"'&\u202e\x00\x1b[2J\u200b"
@@ -423,6 +424,17 @@ def test_only_the_requests_that_are_asked_for_are_on_the_page(store: Store) -> N
     assert re.findall(rb'<article id="([^"]*)"', data) == [b"line-2"]
     assert b"only the requests asked for: INC-2" in data
     assert [result["request_id"] for result in results(store, "run-1", None, {"INC-2"})] == []
+
+
+def test_nobody_was_told_how_far_the_counting_was_that_comes_before_the_page(store: Store) -> None:
+    store.append([*told(started()), *some(2_500, run_id="run-1"), *told(intake(2_500))])
+    seen: list[tuple[int, int, str]] = []
+    pieces = results_html.render(
+        store, "run-1", store.head().size, Reading(), request_ids={"q7"}, progress=lambda *how: seen.append(how)
+    )
+    assert seen == [(1_000, 2_502, "events"), (2_000, 2_502, "events")]
+    assert sum(1 for _ in pieces)
+    assert {what for _, _, what in seen[2:]} == {"lines of the index", "lines"}
 
 
 def test_as_of_an_earlier_position_what_came_later_is_not_there(store: Store) -> None:
