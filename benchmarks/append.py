@@ -180,10 +180,11 @@ def planned(groups: list[list[Fact]], head: Head) -> list[tuple[Rows, Head]]:
             fold=fold,
             entropy=os.urandom,
         )
-        outcome = planner.add(Batch(group))
+        (outcome,) = planner.add([Batch(group)])
         assert isinstance(outcome, list), outcome
-        versions, head = planner.versions, planner.head()
-        done.append((planner.rows, head))
+        rows, head = planner.finish()
+        versions = planner.versions
+        done.append((rows, head))
     return done
 
 

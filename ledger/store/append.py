@@ -128,12 +128,12 @@ class Appender:
             try:
                 opening = self._backend.begin(event_ids, self._cache.missing(streams))
                 planner = self._planner(opening, streams, batches)
-                outcomes = [planner.add(batch) for batch in batches]
-                if not planner.rows.events:
+                outcomes = planner.add(batches)
+                rows, head = planner.finish()
+                if not rows.events:
                     self._backend.rollback()
                     return outcomes
-                head = planner.head()
-                self._backend.finish(planner.rows, head)
+                self._backend.finish(rows, head)
             except BaseException:
                 self._cache.forget()
                 self._backend.rollback()

@@ -149,11 +149,12 @@ def _begin_ledger(backend: Backend, beginning: Beginning) -> None:
         fold=no_fold,
         entropy=os.urandom,
     )
-    outcome = planner.add(Batch([first]))
+    (outcome,) = planner.add([Batch([first])])
     if isinstance(outcome, LedgerError):
         raise outcome
-    backend.write(planner.rows)
-    backend.write_head(planner.head())
+    rows, head = planner.finish()
+    backend.write(rows)
+    backend.write_head(head)
 
 
 @contextmanager

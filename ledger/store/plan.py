@@ -6,10 +6,10 @@ cannot be appended fails alone: it leaves no trace in the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from ledger.events import EVENT_TYPES, LEDGER_RUN_ID, Event, NewEvent, placed_event
 from ledger.integrity.merkle import Frontier
@@ -17,7 +17,7 @@ from ledger.store.changes import RowChange, TableFold
 from ledger.store.envelope import COMMITTED, SALT_BYTES, Envelopes, are_fit, check, commitment
 from ledger.store.errors import EventIdReused, InvalidEvent, LedgerError, PartialBatch, VersionConflict
 from ledger.store.expected import Expected, holds
-from ledger.store.records import Batch, Head, Known, Receipt, Rows, Stream, encode_content
+from ledger.store.records import Batch, ContentRow, Head, Known, Receipt, Rows, Stream, encode_content
 from ledger.upcast import upcast
 
 FIRST_TYPE: Final = "LedgerCreated"
@@ -26,31 +26,8 @@ FIRST_TYPE: Final = "LedgerCreated"
 _receipt: Final = cast("Callable[[tuple[Any, ...]], Receipt]", partial(tuple.__new__, Receipt))
 
 
-class _Columns(NamedTuple):
-    """The members of a batch's events, each for all of them: what C does for a column, Python need not for each."""
-
-    ids: tuple[str, ...]
-    types: tuple[str, ...]
-    schemas: tuple[int, ...]
-    run_ids: tuple[str, ...]
-    request_ids: tuple[str | None, ...]
-    payloads: tuple[Mapping[str, Any], ...]
-    payload_jsons: tuple[bytes, ...]
-    contents: tuple[bytes | None, ...]
-    salts: tuple[bytes | None, ...]
-
-
-class _Places(NamedTuple):
-    """Where a batch's events will stand, and since when."""
-
-    positions: Sequence[int]
-    run_versions: Sequence[int]
-    request_versions: Sequence[int | None]
-    times: Sequence[str]
-
-
 class Planner:
-    """Takes batches one by one and gathers the rows of those that can be appended.
+    """Takes batches and gathers what can be appended of them; at the end it gives the rows of all that.
 
     ``head``: where the log stands. ``recorded_at``: the time of the whole group. ``versions``: of
     every stream that the batches name (0: no event yet). ``known``: by event id, what of the
@@ -75,56 +52,60 @@ class Planner:
         self._planned: dict[str, tuple[NewEvent, Receipt]] = {}
         self._fold, self._entropy = fold, entropy
         self._envelopes = Envelopes(head.origin)
-        self._frontier = Frontier.from_bytes(head.size, head.frontier)
-        self.rows = Rows([], [], [], [], [])
+        self._events: list[NewEvent] = []
+        self._placed: list[Event] = []
+        self._changes: list[RowChange] = []
+        self._redactions: list[tuple[int, int]] = []
 
-    def add(self, batch: Batch) -> list[Receipt] | LedgerError:
-        """Plan one caller's events: their receipts, or why they cannot be appended."""
+    def add(self, batches: Sequence[Batch]) -> list[list[Receipt] | LedgerError]:
+        """Plan each caller's events: their receipts, or why they cannot be appended."""
+        fit = _are_fit([event for batch in batches for event in batch.events])
+        return [self._tried(batch, fit) for batch in batches]
+
+    def finish(self) -> tuple[Rows, Head]:
+        """The rows of all that was planned, and where the log will stand. To be asked once, at the end."""
+        frontier = Frontier.from_bytes(self._head.size, self._head.frontier)
+        rows = self._rows(frontier) if self._placed else Rows([], [], [], [], [])
+        moved = self._time if self._placed else self._head.recorded_at
+        head = self._head._replace(
+            size=frontier.size, root=frontier.root(), frontier=frontier.to_bytes(), recorded_at=moved
+        )
+        return rows, head
+
+    def _tried(self, batch: Batch, fit: bool) -> list[Receipt] | LedgerError:
         try:
-            return self._add(batch)
+            return self._add(batch, fit)
         except LedgerError as error:
             return error
 
-    def head(self) -> Head:
-        """Where the log will stand."""
-        frontier = self._frontier
-        moved = self._time if self.rows.events else self._head.recorded_at
-        return self._head._replace(
-            size=frontier.size, root=frontier.root(), frontier=frontier.to_bytes(), recorded_at=moved
-        )
-
-    def _add(self, batch: Batch) -> list[Receipt]:
+    def _add(self, batch: Batch, fit: bool) -> list[Receipt]:
         events = batch.events
-        if not events:
-            self._check_expected(batch.expected)
-            return []
-        columns = _Columns(*zip(*events, strict=True))
-        kinds = set(zip(columns.types, columns.schemas, strict=True))
-        if not are_fit(columns.ids, kinds, columns.run_ids, columns.request_ids, columns.salts):
+        if not fit:
             for event in events:
                 check(event)
-        before = self._receipts_of_known(events, columns.ids)
+        before = self._receipts_of_known(events)
         if before is not None:
             return before
         self._check_expected(batch.expected)
         versions: dict[Stream, int] = {}
-        places = self._place(columns, versions)
-        placed = _placed(columns, places, kinds)
+        placed = self._place(events, versions)
         changes = self._fold_all(placed)
-        erased = self._erasures(placed) if "ContentRedacted" in columns.types else []
+        erased = self._erasures(placed)
         # Nothing may fail from here on.
         self.versions.update(versions)
-        self.rows.changes.extend(changes)
-        self.rows.redactions.extend(erased)
+        self._changes += changes
+        self._redactions += erased
         self._erasable.difference_update(position for position, _ in erased)
-        receipts = self._write(columns, places)
-        self._planned.update(zip(columns.ids, zip(events, receipts, strict=True), strict=True))
+        self._events += events
+        self._placed += placed
+        receipts = [_receipt((at[0], at[1], at[5], at[7], at[8])) for at in placed]
+        self._planned.update(zip([event.event_id for event in events], zip(events, receipts, strict=True), strict=True))
         return receipts
 
     # --- may it be appended? ---------------------------------------------------------------
 
-    def _receipts_of_known(self, events: Sequence[NewEvent], event_ids: Sequence[str]) -> list[Receipt] | None:
-        ids = set(event_ids)
+    def _receipts_of_known(self, events: Sequence[NewEvent]) -> list[Receipt] | None:
+        ids = {event.event_id for event in events}
         if len(ids) != len(events):
             raise EventIdReused("an event id occurs twice in one batch")
         if ids.isdisjoint(self._planned) and ids.isdisjoint(self._known):
@@ -154,33 +135,36 @@ class Planner:
             if not holds(expected, actual):
                 raise VersionConflict(run_id, request_id, expected, actual)
 
-    def _place(self, columns: _Columns, versions: dict[Stream, int]) -> _Places:
-        """Where the events will stand in the log; their streams' new versions go into ``versions``."""
-        size, run_ids, count = self._frontier.size, columns.run_ids, len(columns.ids)
-        positions = range(size + 1, size + 1 + count)
-        if not size or FIRST_TYPE in columns.types:
-            _check_first(positions, columns.types)
-        known = self.versions
-        run_id = run_ids[0]
-        run_versions: Sequence[int]
-        if run_ids.count(run_id) == count:
-            before = known[run_id, None]
-            run_versions = range(before + 1, before + 1 + count)
-            versions[run_id, None] = before + count
-        else:
-            run_versions = [_next_version((run_id, None), versions, known) for run_id in run_ids]
-        request_versions = [
-            None if stream[1] is None else _next_version(stream, versions, known)
-            for stream in zip(run_ids, columns.request_ids, strict=True)
-        ]
-        return _Places(positions, run_versions, request_versions, [self._time] * count)
+    def _place(self, events: Sequence[NewEvent], versions: dict[Stream, int]) -> list[Event]:
+        """The events as they will stand in the log; their streams' new versions go into ``versions``."""
+        placed = []
+        known, time, position = self.versions, self._time, self._head.size + len(self._placed)
+        for event in events:
+            position += 1
+            type_, run_id, request_id = event.type, event.run_id, event.request_id
+            if (type_ == FIRST_TYPE) != (position == 1):
+                raise InvalidEvent(f"{type_} cannot stand at position {position}: a ledger begins with {FIRST_TYPE}")
+            run, request = (run_id, None), (run_id, request_id)
+            run_version = versions[run] = (versions.get(run) or known[run]) + 1
+            request_version = None
+            if request_id is not None:
+                request_version = versions[request] = (versions.get(request) or known[request]) + 1
+            schema, payload = event.schema, event.payload
+            if schema != EVENT_TYPES[type_].SCHEMA:
+                payload = upcast(type_, schema, payload)
+            id_ = event.event_id
+            placed.append(
+                placed_event(
+                    (position, id_, type_, schema, run_id, run_version, request_id, request_version, time, payload)
+                )
+            )
+        return placed
 
     def _fold_all(self, placed: Sequence[Event]) -> list[RowChange]:
         changes: list[RowChange] = []
-        fold, add = self._fold, changes.extend
         for event in placed:
             try:
-                add(fold(event))
+                changes.extend(self._fold(event))
             except (LookupError, TypeError, ValueError) as error:
                 raise InvalidEvent(f"the payload of {event.type} is not of its form") from error
         return changes
@@ -201,63 +185,46 @@ class Planner:
 
     # --- rows ------------------------------------------------------------------------------
 
-    def _write(self, columns: _Columns, places: _Places) -> list[Receipt]:
-        """Write the rows of events, contents and nodes. Column by column: it runs for every event."""
-        facts = _facts_of(columns, places)
-        payloads = columns.payload_jsons
+    def _rows(self, frontier: Frontier) -> Rows:
+        """The rows of what was planned. Column by column, of all batches at once: it runs for every event."""
+        *_, payloads, contents, salts = zip(*self._events, strict=True)
+        *facts, _ = zip(*self._placed, strict=True)
         digests = [sha256(payload).hexdigest() for payload in payloads]
-        committed = self._commit(columns, places.positions)
+        committed, content_rows = self._committed(facts[0], contents, salts)
         leaves = self._envelopes.leaf_hashes(zip(*facts, digests, committed, strict=True))
         texts = map(bytes.decode, payloads)
-        self.rows.events.extend(zip(*facts, texts, digests, committed, leaves, strict=True))
-        self.rows.nodes.extend(self._frontier.extend(leaves))
-        return list(map(_receipt, zip(places.positions, columns.ids, *places[1:], strict=True)))
+        event_rows = list(zip(*facts, texts, digests, committed, leaves, strict=True))
+        return Rows(event_rows, content_rows, frontier.extend(leaves), self._redactions, self._changes)
 
-    def _commit(self, columns: _Columns, positions: Sequence[int]) -> list[str | None]:
-        """Write the rows of contents; give the commitment to each, None where there is none."""
-        contents, salts = columns.contents, columns.salts
+    def _committed(
+        self, positions: Sequence[int], contents: Sequence[bytes | None], salts: Sequence[bytes | None]
+    ) -> tuple[list[str | None], list[ContentRow]]:
+        """The commitment to each content, None where there is none, and the rows of those that are there."""
         # A fresh salt for each content that comes without one, drawn by one system call.
         drawn = self._entropy(SALT_BYTES * (salts.count(None) - contents.count(None)))
         fresh = iter([drawn[at : at + SALT_BYTES] for at in range(0, len(drawn), SALT_BYTES)])
-        add, begin = self.rows.contents.append, COMMITTED.copy
+        begin = COMMITTED.copy
         committed: list[str | None] = []
+        rows: list[ContentRow] = []
         for position, content, given in zip(positions, contents, salts, strict=True):
             if content is None:
                 committed.append(None)
                 continue
             salt = given or next(fresh)
-            add((position, salt, *encode_content(content)))
+            rows.append((position, salt, *encode_content(content)))
             digest = begin()
             digest.update(salt)
             digest.update(content)
             committed.append(digest.hexdigest())
-        return committed
+        return committed, rows
 
 
-def _check_first(positions: Sequence[int], types: Sequence[str]) -> None:
-    for position, type_ in zip(positions, types, strict=True):
-        if (type_ == FIRST_TYPE) != (position == 1):
-            raise InvalidEvent(f"{type_} cannot stand at position {position}: a ledger begins with {FIRST_TYPE}")
-
-
-def _next_version(stream: Stream, versions: dict[Stream, int], before: Mapping[Stream, int]) -> int:
-    version = versions[stream] = (versions.get(stream) or before[stream]) + 1
-    return version
-
-
-def _facts_of(columns: _Columns, places: _Places) -> tuple[Sequence[Any], ...]:
-    """The columns of ``events`` from ``position`` to ``recorded_at``."""
-    ids, types, schemas, run_ids, request_ids = columns[:5]
-    positions, run_versions, request_versions, times = places
-    return positions, ids, types, schemas, run_ids, run_versions, request_ids, request_versions, times
-
-
-def _placed(columns: _Columns, places: _Places, kinds: Iterable[tuple[str, int]]) -> list[Event]:
-    """The events as folds will see them, their payloads in the present schema."""
-    payloads = columns.payloads
-    if any(schema != EVENT_TYPES[type_].SCHEMA for type_, schema in kinds):
-        payloads = tuple(map(upcast, columns.types, columns.schemas, payloads))
-    return list(map(placed_event, zip(*_facts_of(columns, places), payloads, strict=True)))
+def _are_fit(events: Sequence[NewEvent]) -> bool:
+    """May all of them enter a ledger? Where not, ``check`` tells which and why."""
+    if not events:
+        return True
+    ids, types, schemas, run_ids, request_ids, _, _, _, salts = zip(*events, strict=True)
+    return are_fit(ids, set(zip(types, schemas, strict=True)), run_ids, request_ids, salts)
 
 
 def _facts(event: NewEvent) -> tuple[object, ...]:
