@@ -28,7 +28,8 @@ def check_strays(store: Store, found: Findings) -> None:
     """Look for events, contents, redactions and nodes beyond the head, and for a second head."""
     for table in _NUMBERED:
         for (position,) in store.rows(_BEYOND_SQL.format(table=table), {"limit": MAX_FINDINGS + 1}):
-            found.add(position, table, "inserted", "stands beyond the size that the head says")
+            at = position if type(position) is int else None
+            found.add(at, table, "inserted", "stands beyond the size that the head says")
     for level, first, last, size in store.rows(_LEVELS_SQL, {}):
         if not all(type(number) is int for number in (level, first, last, size)):
             found.add(None, "tree_nodes", "edited", "a level or an index that is no number")

@@ -172,7 +172,7 @@ class _Verification:
             yield "the events", lambda: self._walk_events(walk, slicer, derived)
             yield "versions", lambda: self._check_run_versions(walk, derived)
             if walk.redactions:
-                yield "legal holds", lambda: check_held(self._store, self._found, walk.judged)
+                yield "legal holds and the retention floor", lambda: check_held(self._store, self._found, walk.judged)
             if self._asked.at is None:
                 yield "the projection tables", lambda: derived.add_up(slicer, walk.judged)
         yield "anchors and checkpoints", lambda: self._judge(walk)

@@ -66,7 +66,7 @@ class Walk:
         self._store, self._found = store, found
         self.head, self._head_sound = head, head_sound
         self.judged = head.size if judged is None else judged
-        self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}))
+        self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}), self._take_odd_redaction)
         self._checkpoints = Cursor("checkpoints", store.rows(_CHECKPOINTS_SQL, {}))
         self._size_after = self.head.size
         self._nodes: dict[int, Cursor | None] = {}
@@ -297,6 +297,14 @@ class Walk:
             self.later_redactions += 1
         else:
             self._unauthorised(position)
+
+    def _take_odd_redaction(self, row: tuple[Any, ...]) -> None:
+        """A row that no event leads to, since a column of it is no whole number. The rows after it are still read."""
+        _, position = row
+        if type(position) is not int:
+            self._found.add(None, "redactions", "edited", "the position of a row is no whole number")
+        elif position <= self.judged:
+            self._found.add(position, "redactions", "edited", "the event that it names is no whole number")
 
     def _refuse_redactions(self, upto: float) -> None:
         if self._redactions.key <= upto:

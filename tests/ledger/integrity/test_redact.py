@@ -124,6 +124,17 @@ def remaining(store: Store) -> list[tuple[int, str | None]]:
     return [(position, request_id) for position, request_id in store.rows(sql)]
 
 
+def contents_of(store: Store, run_id: str) -> list[int]:
+    sql = "SELECT e.position FROM contents AS c JOIN events AS e ON e.position = c.position WHERE e.run_id = :run"
+    return sorted(position for (position,) in store.rows(sql, {"run": run_id}))
+
+
+def set_floor(store: Store, days: int) -> int:
+    """Where the event is that says so."""
+    set_retention(store, days, BY._replace(note="as it is"))
+    return store.head().size
+
+
 def redacted_in_events(store: Store) -> list[int]:
     events = (event for event in store.events(LEDGER_RUN_ID) if event.type == "ContentRedacted")
     return [position for event in events for position in event.payload["positions"]]  # type: ignore[union-attr]
@@ -322,6 +333,76 @@ def test_an_erasure_on_hold_that_names_no_positions_ended_verification_with_a_fa
     said = {"payload": payload, "position": receipt.position}
     tamper(ledger_url, ("UPDATE events SET payload = :payload WHERE position = :position", said))
     assert receipt.position in {finding.position for finding in verify(store).findings}
+
+
+def test_an_erasure_below_the_floor_fails_verification_for_ever(store: Store, clock: Clock) -> None:
+    store.append(told("r1"))
+    clock.pass_(days=20)
+    store.append(told("r2"))
+    floor = set_floor(store, 30)
+    clock.pass_(days=10)
+    (first, *_), (second, *_) = contents_of(store, "r1"), contents_of(store, "r2")
+    store.append([ordered_erasure([first])])  # thirty days old to the microsecond
+    assert not verify(store).findings
+    (receipt,) = store.append([ordered_erasure([contents_of(store, "r1")[0], second])])
+    clock.pass_(days=400)
+    set_floor(store, 0)
+    (finding,) = verify(store).findings
+    assert (finding.position, *finding[2:4]) == (receipt.position, "redactions", "redacted without authority")
+    youngest = "the youngest of it was recorded at 2026-12-20T20:42:00.000000Z"
+    assert finding.text == f"erased below the retention floor of 30 days, of position {floor}: {youngest}"
+
+
+def test_a_floor_counts_from_its_own_event_on_and_no_longer_than_to_the_next(store: Store) -> None:
+    store.append(told())
+    first, second, third, *_ = contents_of(store, "r1")
+    store.append([ordered_erasure([first])])
+    set_floor(store, 30)
+    set_floor(store, 0)
+    store.append([ordered_erasure([second])])
+    assert not verify(store).findings
+    set_floor(store, 1)
+    (receipt,) = store.append([ordered_erasure([third])])
+    (finding,) = verify(store).findings
+    assert (finding.position, "the retention floor of 1 day," in finding.text) == (receipt.position, True)
+
+
+def test_an_erasure_that_a_hold_and_the_floor_forbade_is_named_for_both(store: Store) -> None:
+    store.append(told())
+    set_floor(store, MAX_DAYS)
+    set_hold(store, "case-1", None, BY)
+    (receipt,) = store.append([ordered_erasure([contents_of(store, "r1")[0]])])
+    found = verify(store).findings
+    assert {finding.position for finding in found} == {receipt.position}
+    assert [finding.text.split(" of ")[0] for finding in found] == [
+        "erased while hold case-1,",
+        "erased below the retention floor",
+    ]
+
+
+def test_what_redact_lets_through_over_a_floor_verifies(store: Store, clock: Clock) -> None:
+    store.append(told())
+    store.append(told("r2"))
+    set_floor(store, 30)
+    clock.pass_(days=30)
+    assert redact(store, Target("r1"), reason="asked", by=BY, clock=clock).contents == 7
+    set_floor(store, 400)
+    set_floor(store, 5)
+    assert redact(store, Target("r2", "INC-1"), reason="asked", by=BY, clock=clock).contents
+    assert not verify(store).findings
+
+
+@pytest.mark.parametrize("time", ["soon", "2026-11-30", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_is_none_ends_no_verification_of_the_floor(store: Store, ledger_url: str, time: str) -> None:
+    if store.dialect != "sqlite":
+        pytest.skip("Postgres holds nothing but times there")
+    store.append(told())
+    set_floor(store, 30)
+    position = contents_of(store, "r1")[0]
+    (receipt,) = store.append([ordered_erasure([position])])
+    for at in (position, receipt.position):
+        tamper(ledger_url, ("UPDATE events SET recorded_at = :time WHERE position = :at", {"time": time, "at": at}))
+        assert at in {finding.position for finding in verify(store).findings}
 
 
 def test_a_lifted_hold_and_one_on_another_run_leave_an_erasure_lawful(store: Store) -> None:

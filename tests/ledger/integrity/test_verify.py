@@ -432,6 +432,34 @@ def test_a_redaction_of_what_never_had_content_is_found(url: str) -> None:
     assert found == {(bare, "redactions", "inserted"), (bare, "redactions", "redacted without authority")}
 
 
+@pytest.mark.parametrize("value", ["'x'", "X'05'", "1.5"])
+def test_a_redaction_that_names_no_event_ended_the_walk_before_what_else_was_wrong(file_url: str, value: str) -> None:
+    with opened(file_url, "write") as store:
+        store.append([redaction(CALLED)])
+        late = store.head().size
+    found = places(
+        findings(
+            file_url,
+            f"UPDATE redactions SET event_position = {value} WHERE position = {ACCEPTED + 1}",
+            f"UPDATE events SET payload = '{{}}' WHERE position = {late}",
+            f"DELETE FROM contents WHERE position = {OUTPUT}",
+        )
+    )
+    assert (ACCEPTED + 1, "redactions", "edited") in found
+    assert {(OUTPUT, "content", "removed"), (late, "payload", "edited")} <= found
+    assert not [place for place in found if place[1] == "database"]
+
+
+def test_a_redaction_of_no_position_is_named_without_one(file_url: str) -> None:
+    found = findings(
+        file_url,
+        "DROP TABLE redactions",
+        "CREATE TABLE redactions (position, event_position)",
+        "INSERT INTO redactions VALUES ('x', 5), (NULL, 'y')",
+    )
+    assert "the position of a row is no whole number" in {finding.text for finding in found if finding.position is None}
+
+
 # --- checkpoints ---------------------------------------------------------------------------
 
 
