@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ledger.events import Event
 
@@ -73,13 +73,19 @@ def columns_of(change: Change) -> tuple[str, ...]:
     return (*change.sets, *change.sets_if_null, *change.key)
 
 
+_OF_AN_APPEND: Final = 1000
+"""In so few changes it is seldom that a row is touched twice; in a rebuild's thousands it is the rule."""
+
+
 def in_bulk(changes: Iterable[RowChange]) -> list[tuple[Change, list[tuple[Any, ...]]]]:
     """Group changes by their statement so that each can be run once for many rows.
 
     The outcome is that of running them one by one, and a group names each row once.
     """
     changes = list(changes)
-    by_shape: dict[int, tuple[Change, list[tuple[Any, ...]]]] = {}  # by identity: see below
+    if len(changes) > _OF_AN_APPEND:
+        return _in_order(changes)
+    by_shape: dict[int, tuple[Change, list[tuple[Any, ...]]]] = {}  # by identity: hashing a shape costs more
     for change, values in changes:
         group = by_shape.get(id(change))
         if group is None:

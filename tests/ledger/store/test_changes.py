@@ -70,6 +70,11 @@ def test_many_rows_of_one_shape_are_one_group() -> None:
     assert [len(group) for _, group in in_bulk(story)] == [50, 50]
 
 
+def test_thousands_of_rows_are_one_group_too() -> None:
+    story: list[RowChange] = [(INSERT, (1, None, "r", number)) for number in range(2000)]
+    assert [len(group) for _, group in in_bulk(story)] == [2000]
+
+
 def test_a_change_is_written_as_sql() -> None:
     assert bulk_statement(INSERT) == (
         "INSERT INTO t (a, b, run, id) SELECT a, b, run, id FROM json_populate_recordset(NULL::t, %s::json)"
