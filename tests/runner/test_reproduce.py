@@ -341,7 +341,7 @@ async def test_an_event_that_cannot_be_read_is_no_agreement(ledger_url: str, mon
     from ledger.store import read
 
     await play(ledger_url, [a_request(1), a_request(2)], completion())
-    monkeypatch.delitem(read._PRESENT, "OutputAccepted")
+    monkeypatch.delitem(read._SCHEMAS, "OutputAccepted")
     cases, tally = told(ledger_url)
     assert [(case.request_id, case.kind, case.event) for case in cases] == [
         ("INC-1", "unreadable", "OutputAccepted"),
@@ -357,7 +357,7 @@ async def test_a_start_or_an_end_that_cannot_be_read_is_no_agreement_either(
     from ledger.store import read
 
     await play(ledger_url, [a_request(1)], completion())
-    monkeypatch.delitem(read._PRESENT, event_type)
+    monkeypatch.delitem(read._SCHEMAS, event_type)
     cases, tally = told(ledger_url)
     assert where(cases)[0] == (None, event_type, "unreadable")
     assert tally.verdict == "different"
