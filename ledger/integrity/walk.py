@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from ledger.events import AFTER_TERMINAL_TYPES, LEDGER_RUN_ID, TERMINAL_TYPES, Event
@@ -66,7 +67,9 @@ class Walk:
         self._store, self._found = store, found
         self.head, self._head_sound = head, head_sound
         self.judged = head.size if judged is None else judged
-        self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}), self._take_odd_redaction)
+        # Not a method, which would tie the two in a circle: rows not read to the end then kept the database open.
+        odd = partial(_odd_redaction, found, self.judged)
+        self._redactions = Cursor("redactions", store.rows(_REDACTIONS_SQL, {}), odd)
         self._checkpoints = Cursor("checkpoints", store.rows(_CHECKPOINTS_SQL, {}))
         self._size_after = self.head.size
         self._nodes: dict[int, Cursor | None] = {}
@@ -298,14 +301,6 @@ class Walk:
         else:
             self._unauthorised(position)
 
-    def _take_odd_redaction(self, row: tuple[Any, ...]) -> None:
-        """A row that no event leads to, since a column of it is no whole number. The rows after it are still read."""
-        _, position = row
-        if type(position) is not int:
-            self._found.add(None, "redactions", "edited", "the position of a row is no whole number")
-        elif position <= self.judged:
-            self._found.add(position, "redactions", "edited", "the event that it names is no whole number")
-
     def _refuse_redactions(self, upto: float) -> None:
         if self._redactions.key <= upto:
             for _, position in self._redactions.upto(upto):
@@ -342,6 +337,15 @@ def _decoded(records: Iterable[Record]) -> Iterator[tuple[Record, Event | Unread
     for record in records:
         (event,) = decoded([record[:_DECODED_COLUMNS]])
         yield record, event
+
+
+def _odd_redaction(found: Findings, judged: int, row: tuple[Any, ...]) -> None:
+    """A row that no event leads to, since a column of it is no whole number. The rows after it are still read."""
+    _, position = row
+    if type(position) is not int:
+        found.add(None, "redactions", "edited", "the position of a row is no whole number")
+    elif position <= judged:
+        found.add(position, "redactions", "edited", "the event that it names is no whole number")
 
 
 def _positions(redaction: Event) -> Iterator[int]:
