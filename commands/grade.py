@@ -159,6 +159,8 @@ def _tell(graded: Grading) -> None:
     done = "recorded" if graded.new else "on record already, nothing was appended,"
     say(f"{len(joined.graded):,} of {len(joined.decisions):,} requests graded; {done} at position {graded.position}.")
     _tell_ids("without a label", joined.unlabelled)
+    if len(joined.unlabelled) > _NAMED:
+        say("Question 11 of docs/sql.md lists every request without a label (`replay-ledger sql`).")
     _tell_ids("labelled, but no request of the run", [label.named for label in joined.unknown])
     if graded.unreadable:
         say(f"{graded.unreadable:,} events of the run cannot be read; nothing they say is in this.")

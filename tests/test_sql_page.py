@@ -16,18 +16,20 @@ from typing import Any
 import pytest
 
 from ledger.events import new_event
+from ledger.projections.grades import grades
+from ledger.projections.grading import Label, record_grades
 from ledger.projections.tables import fold
 from ledger.query import Question, ask
 from ledger.store import open_store
 from tests.harness.postgres import libpq_url
-from tests.ledger.projections.two_runs import a_run, asked
+from tests.ledger.projections.two_runs import LOW, a_run, asked
 from tests.ledger.query.conftest import Asks, asked_url, asks  # noqa: F401 - fixtures
 from tests.ledger.query.scene import HOSTILE, make
 from tests.sql_reference import PAGE, with_tables
 from tests.stories import call_failed, call_started, digest, started
 
 TEXT = PAGE.read_text(encoding="utf-8")
-QUESTIONS, REST = TEXT.split("\n## Ten questions\n")[1].split("\n## The same ledger in other programs\n")
+QUESTIONS, REST = TEXT.split("\n## Eleven questions\n")[1].split("\n## The same ledger in other programs\n")
 OTHER_PROGRAMS = REST.split("\n## Tables and columns\n")[0]
 RUNS = [("first", "completed", "example/model-1"), ("second", "completed", "example/model-3")]
 RUNS_CSV = ["run_id,state,model", *map(",".join, RUNS)]
@@ -51,8 +53,8 @@ def test_the_tables_in_the_page_are_those_of_the_code() -> None:
     assert with_tables(TEXT) == TEXT, "write it anew: python -m tests.sql_reference"
 
 
-def test_there_are_ten_questions_and_two_texts_only_where_the_databases_differ() -> None:
-    assert [int(number) for number in re.findall(r"\n### (\d+)\. ", QUESTIONS)] == list(range(1, 11))
+def test_there_are_eleven_questions_and_two_texts_only_where_the_databases_differ() -> None:
+    assert [int(number) for number in re.findall(r"\n### (\d+)\. ", QUESTIONS)] == list(range(1, 12))
     for part in QUESTIONS.split("\n### ")[1:]:
         texts = blocks("sql", part)
         assert len(texts) == (2 if "On SQLite:" in part else 1), part
@@ -180,6 +182,28 @@ def test_what_is_counted_is_counted_once_whatever_else_there_is(ledger_url: str)
         ("INC-1", "one", "fallback"),
         ("INC-1", "other", "accepted_first"),
     ]
+
+
+def test_requests_without_a_label_beyond_the_first_hundred_were_named_nowhere(ledger_url: str) -> None:
+    with open_store(ledger_url, "create", fold=fold) as store:
+        store.append(a_run("one", asked(*((f"INC-{line}", LOW) for line in range(1, 1_206)))))
+        store.append(a_run("other", asked(("INC-1", LOW))))
+
+        def unlabelled(run_id: str) -> list[str]:
+            with ask(ledger_url, Question(question(11, ledger_url), {"run": run_id})) as answer:
+                return [request_id for request_id, _, _ in answer.rows]
+
+        def grade(*lines: int) -> None:
+            labels = [Label(f"INC-{line}", None, "low", None, None, None, line) for line in lines]
+            record_grades(store, "one", labels, file_sha256=digest("labels"), actor="tester")
+
+        assert len(unlabelled("one")) == 1_205
+        grade(*range(1, 1_001), 1_205)  # in two parts
+        assert unlabelled("one") == [f"INC-{line}" for line in range(1_001, 1_205)]
+        assert grades(store, "one")["unlabelled"] == 204
+        grade(2)
+        assert unlabelled("one") == [f"INC-{line}" for line in range(1, 1_206) if line != 2]
+        assert unlabelled("other") == ["INC-1"]
 
 
 # Other programs

@@ -90,6 +90,19 @@ def test_the_labels_that_prepare_wrote_were_refused_for_one_that_is_no_field(rec
     assert mapped.json["accuracy"] == by_hand.json["accuracy"], mapped.err
 
 
+def test_of_many_requests_without_a_label_some_were_named_and_nothing_said_how_to_find_the_rest(
+    program: Program, against: Against, tmp_path: Path
+) -> None:
+    against(content=json.dumps(ANSWER))
+    assert program("run", write_requests(tmp_path / "many.jsonl", 22), "--run-id", "r1").code == 0
+    write(program, "labels.jsonl", *LABELS[:2])
+    assert "Question 11" not in program("grade", "r1", "labels.jsonl").err
+    write(program, "labels.jsonl", *LABELS[:1])
+    ended = program("grade", "r1", "labels.jsonl")
+    assert "21 without a label: INC-2, " in ended.err
+    assert "INC-21 ... and 1 more\nQuestion 11 of docs/sql.md lists every request without a label" in ended.err
+
+
 def test_without_labels_the_grades_on_record_are_printed_again(recorded: Program) -> None:
     none = recorded("grade", "r1")
     assert (none.code, none.out) == (2, b"")
