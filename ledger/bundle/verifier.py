@@ -13,12 +13,12 @@ docs/ledger-format.md; other sections named below are that page's too. ``check_b
      1  the file is, byte for byte, the zip that its entries make                Bundle
      2  the checkpoint is signed by a key that was named                         open_checkpoint
      3  the manifest is the one that entries and checkpoint make                 check_manifest
-     4  the leaf hashes of all events give the root that was signed              root_over
-     5  each event is the leaf in its place, its payload and content unaltered   parse_event, check_events
+     4  the leaf hashes of all events give the root that was signed              Leaves
+     5  each event is the leaf in its place, its payload and content unaltered   Event, check_events
      6  between the events of the run, or of the ledger itself, none is missing  Record.check_order
      7  content is missing only where an event orders its erasure                Record.check_erasures
      8  the three reports are those that were issued                             check_report
-     9  report.json is as of the run's last event, and of the root there         check_as_of
+     9  report.json is as of the run's last event, and of the root there         check_bundle
     10  report.json's counts follow from the events                              Counts, check_report
         all of it is of the history that the pinned checkpoint is of             check_pinned
 """
@@ -33,11 +33,9 @@ import struct
 import sys
 from binascii import crc32
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import reduce
 from hashlib import sha256, sha512
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -92,7 +90,8 @@ class Bundle:
             start = at + len(header)
             require(start + size <= length, f"zip: {name} is said to have {size} bytes, more than the file holds")
             self.places[name], digest, computed = (start, size), sha256(), 0
-            for chunk in self.chunks(name):
+            for done in range(0, size, CHUNK):
+                chunk = self.read_at(start + done, min(CHUNK, size - done))
                 digest.update(chunk)
                 computed = crc32(chunk, computed)
             require(computed == crc, f"zip: the checksum of {name} does not match")
@@ -108,24 +107,23 @@ class Bundle:
         self.file.seek(at)
         return self.file.read(count)
 
-    def chunks(self, name: str, most: int = CHUNK) -> Iterator[bytes]:
-        """The data of an entry, ``most`` bytes at a time."""
-        start, size = self.places[name]
-        return (self.read_at(start + at, min(most, size - at)) for at in range(0, size, most))
-
     def lines(self, name: str) -> Iterator[bytes]:
         """The lines of an entry, without their newlines."""
-        begun = b""
-        for chunk in self.chunks(name, MAX_LINE >> 4):
-            *whole, begun = (begun + chunk).split(b"\n")
-            require(len(begun) < MAX_LINE, f"{name}: a line longer than any can be")
-            yield from whole
-        require(not begun, f"{name}: the last line has no newline")
+        at, size = self.places[name]
+        end = at + size
+        while at < end:
+            self.file.seek(at)
+            line = self.file.readline(min(MAX_LINE, end - at))
+            at += len(line)
+            otherwise = "a line longer than any can be" if at < end else "the last line has no newline"
+            require(line.endswith(b"\n"), f"{name}: {otherwise}")
+            line = line[:-1]  # and the memory of a long one is free before it is used
+            yield line
 
     def read(self, name: str) -> bytes:
         """The whole of a small entry."""
         require(self.places[name][1] <= MAX_SMALL, f"{name}: larger than it can be")
-        return b"".join(self.chunks(name))
+        return self.read_at(*self.places[name])
 
     def read_object(self, name: str) -> Any:
         """The object in a small entry, which is its canonical JSON and a newline."""
@@ -151,11 +149,10 @@ class Checkpoint(NamedTuple):
 
 def strict_base64(text: str) -> bytes:
     """Decode base64 that encodes to the same text again."""
-    try:
+    data = b""
+    with suppress(ValueError):
         data = base64.b64decode(text, validate=True)
-    except ValueError:
-        raise Fault("not base64") from None
-    require(base64.b64encode(data).decode() == text, "base64 of another form than its bytes encode to")
+    require(base64.b64encode(data).decode() == text, "not base64, or of another form than its bytes encode to")
     return data
 
 
@@ -190,16 +187,14 @@ def open_note(data: bytes, keys: Sequence[Key]) -> tuple[str, list[Key]]:
                 require(valid, f"signature bad: the one by {shown(name)} is not over this text")
                 signers.append(key)
     otherwise = "no signature by the key named; name the one in force when it was made (an earlier or a later one)"
-    require(signers, otherwise)
-    return text, signers
+    return text, require(signers, otherwise)
 
 
 def open_checkpoint(data: bytes, keys: Sequence[Key]) -> Checkpoint:
     """Check 2: a note of three lines, signed by one of the keys under the name in its first line."""
     text, signers = open_note(data, keys)
     otherwise = "no checkpoint: origin, size and root, a line each"
-    match = re.fullmatch(r"(.+)\n([1-9][0-9]{0,18})\n(.+)\n", text)
-    origin, size, encoded = require(match, otherwise).groups()
+    origin, size, encoded = require(re.fullmatch(r"(.+)\n([1-9][0-9]{0,18})\n(.+)\n", text), otherwise).groups()
     root = strict_base64(encoded)
     require(len(root) == 32, otherwise)
     named = [f"{shown(name)}+{key_id.hex()}" for name, key_id, _ in signers if name == origin]
@@ -225,12 +220,10 @@ def add_points(p: Point, q: Point) -> Point:
 
 def multiply_point(number: int, point: Point) -> Point:
     """The point added to itself ``number`` times."""
-    result = NEUTRAL
-    while number:
-        if number & 1:
-            result = add_points(result, point)
-        point, number = add_points(point, point), number >> 1
-    return result
+    if number == 0:
+        return NEUTRAL
+    even = multiply_point(number >> 1, add_points(point, point))
+    return add_points(even, point) if number & 1 else even
 
 
 def encode_point(point: Point) -> bytes:
@@ -240,16 +233,14 @@ def encode_point(point: Point) -> bytes:
 
 
 def decode_point(data: bytes) -> Point | None:
-    """The point that 32 bytes encode; None where there is none, or it encodes to other bytes."""
-    number = int.from_bytes(data, "little")
-    sign, y = number >> 255, number & (2**255 - 1)
+    """The point that encodes to these bytes, if there is one."""
+    y = int.from_bytes(data, "little") % 2**255 % P
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
-    x = pow(square, (P + 3) // 8, P)
-    if x * x % P != square:
-        x = x * pow(2, (P - 1) // 4, P) % P  # times a root of -1
-    x = P - x if x & 1 != sign else x
-    point = x, y, 1, x * y % P
-    return point if x * x % P == square and encode_point(point) == data else None
+    root, root_of_minus_1 = pow(square, (P + 3) // 8, P), pow(2, (P - 1) // 4, P)
+    for x in (root, -root % P, root * root_of_minus_1 % P, -root * root_of_minus_1 % P):
+        if x * x % P == square and encode_point((x, y, 1, x * y % P)) == data:
+            return x, y, 1, x * y % P
+    return None
 
 
 def signature_valid(public_key: bytes, message: bytes, signature: bytes) -> bool:
@@ -328,117 +319,128 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return sha256(b"\1" + left + right).digest()
 
 
-def read_leaves(bundle: Bundle, size: int) -> Iterator[bytes]:
-    """The leaf hashes of positions 1 to ``size``, as leaves.txt lists them."""
-    require(bundle.places["leaves.txt"][1] == 65 * size, f"leaves.txt: not {size} lines of 64 hex digits")
-    for chunk in bundle.chunks("leaves.txt", 65 * 8192):
-        require(re.fullmatch(rb"(?:[0-9a-f]{64}\n)*+", chunk), "leaves.txt: not 64 hex digits a line")
-        hashes = bytes.fromhex(chunk.decode())
-        yield from (hashes[at : at + 32] for at in range(0, len(hashes), 32))
+def root_over(nodes: Sequence[bytes]) -> bytes:
+    """The root over leaves, or over subtrees of one size (a power of two; the last may be smaller)."""
+    while len(nodes) > 1:
+        alone = nodes[-1:] if len(nodes) % 2 else ()  # is passed up as it is
+        nodes = [*map(node_hash, nodes[::2], nodes[1::2]), *alone]
+    return nodes[0]
 
 
-def root_over(leaves: Iterable[bytes]) -> bytes:
-    """The root of the tree of these leaves."""
-    frontier: list[bytes] = []  # roots of perfect subtrees, the largest first
-    for number, leaf in enumerate(leaves):
-        right, carry = leaf, number
-        while carry & 1:  # as in adding one to a binary number, each carry joins two equal subtrees
-            right, carry = node_hash(frontier.pop(), right), carry >> 1
-        frontier.append(right)
-    return reduce(lambda right, left: node_hash(left, right), reversed(frontier))
+class Leaves:
+    """Check 4, of the leaf hashes that leaves.txt lists. ``roots``: those over each whole block of 1024 of them."""
+
+    def __init__(self, bundle: Bundle, checkpoint: Checkpoint) -> None:
+        self.bundle, self.size, self.held, self.hashes = bundle, checkpoint.size, -1, list[bytes]()
+        fits = bundle.places["leaves.txt"][1] == 65 * self.size
+        require(fits, f"leaves.txt: not {self.size} lines of 64 hex digits")
+        self.roots = [root_over(self.block(number)) for number in range(self.size // 1024)]
+        require(self.root(self.size) == checkpoint.root, "leaves.txt: the leaf hashes do not give the signed root")
+
+    def block(self, number: int) -> list[bytes]:
+        """The hashes of one block, of which the last one read is held."""
+        if number != self.held:
+            (start, length), at = self.bundle.places["leaves.txt"], 65 * 1024 * number
+            text, hashes = self.bundle.read_at(start + at, min(65 * 1024, length - at)).decode("ascii", "replace"), b""
+            with suppress(ValueError):
+                hashes = bytes.fromhex(text)
+            require(hashes.hex("\n", 32) + "\n" == text, "leaves.txt: not 64 hex digits a line")
+            self.held, self.hashes = number, [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
+        return self.hashes
+
+    def at(self, position: int) -> bytes:
+        return self.block((position - 1) // 1024)[(position - 1) % 1024]
+
+    def root(self, size: int) -> bytes:
+        """The root over the first ``size`` leaves."""
+        whole, rest = divmod(size, 1024)
+        return root_over(self.roots[:whole] + ([root_over(self.block(whole)[:rest])] if rest else []))
 
 
 def verify_inclusion(index: int, size: int, leaf: bytes, proof: Sequence[bytes], root: bytes) -> None:
     """Is ``leaf`` number ``index`` (from 0) of the tree of ``size``? Size and root are the signed ones."""
-    rest = list(proof)
-    fits = 0 <= index < size and len(leaf) == 32 and _root(index, size, leaf, rest) == root and not rest
+    fits = 0 <= index < size and len(leaf) == 32 and _climb(index, size - 1, leaf, proof)[1] == root
     require(fits, "the inclusion proof does not lead to the signed root")
 
 
 def verify_consistency(size1: int, size2: int, proof: Sequence[bytes], root1: bytes, root2: bytes) -> None:
     """Does the tree of ``size1`` begin that of ``size2``? From size 0 nothing is proven, so it is refused."""
-    rest = list(proof)
-    fits = 0 < size1 <= size2 and _roots(size1, size2, root1, rest) == (root1, root2) and not rest
+    fits = size1 == size2 > 0 and root1 == root2 and not proof
+    if 0 < size1 < size2:
+        index, last, rest = size1 - 1, size2 - 1, list(proof)
+        while index & 1:
+            index, last = index >> 1, last >> 1
+        start = rest.pop(0) if index and rest else root1  # which is itself a node where its size is a power of two
+        fits = _climb(index, last, start, rest) == (root1, root2)
     require(fits, "forked: the consistency proof does not lead from the one root to the other")
 
 
-# The two rules of RFC 9162 (sections 2.1.3.2 and 2.1.4.2), as section 5 writes them: h is used up from the
-# proof's end, and ``left`` is the largest power of two below the size.
-def _left_and_h(size: int, proof: list[bytes]) -> tuple[int, bytes]:
-    require(proof and len(proof[-1]) == 32, "the proof is too short, or holds what is no hash")
-    return (1 << (size - 1).bit_length()) >> 1, proof.pop()
-
-
-def _root(index: int, size: int, leaf: bytes, proof: list[bytes]) -> bytes:
-    if size == 1:
-        return leaf
-    left, h = _left_and_h(size, proof)
-    if index < left:
-        return node_hash(_root(index, left, leaf, proof), h)
-    return node_hash(h, _root(index - left, size - left, leaf, proof))
-
-
-def _roots(size1: int, size2: int, known: bytes | None, proof: list[bytes]) -> tuple[bytes, bytes]:
-    if size1 == size2 and known is not None:
-        return known, known
-    left, h = _left_and_h(size2, proof)
-    if size1 == size2:
-        return h, h
-    if size1 <= left:
-        old, new = _roots(size1, left, known, proof)
-        return old, node_hash(new, h)
-    old, new = _roots(size1 - left, size2 - left, None, proof)
-    return node_hash(h, old), node_hash(h, new)
+def _climb(index: int, last: int, node: bytes, proof: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The roots over all up to this node of its level, and up to the last (RFC 9162, sections 2.1.3.2, 2.1.4.2)."""
+    old = new = node
+    for h in proof:
+        require(last and len(h) == 32, "the proof is too long, or holds what is no hash")
+        if index & 1 or index == last:
+            old, new = node_hash(h, old), node_hash(h, new)
+            while index and not index & 1:
+                index, last = index >> 1, last >> 1
+        else:
+            new = node_hash(new, h)
+        index, last = index >> 1, last >> 1
+    require(last == 0, "the proof is too short")
+    return old, new
 
 
 # --- Check 5: the events (section 1, "Envelope"; section 6, "A line of events.jsonl") --------------
-LEDGER, ID = "$ledger", "[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
-_HEX, _NUMBER = "[0-9a-f]{64}", "[1-9][0-9]{0,15}"
-_REQUEST = rf'(?P<request_id>{ID})","request_version":(?P<request_version>{_NUMBER})'
-_MEMBERS = (  # of an envelope, all 13, as they stand in canonical JSON
-    rf'"content_commitment":(?:null|"(?P<content_commitment>{_HEX})")',
-    r'"event_id":"(?P<event_id>[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"',
-    r'"ledger":"(?P<ledger>[A-Za-z0-9][A-Za-z0-9._/-]{0,254})"',
-    rf'"payload_sha256":"(?P<payload_sha256>{_HEX})"',
-    rf'"position":(?P<position>{_NUMBER})',
-    r'"recorded_at":"(?P<recorded_at>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z)"',
-    rf'"request_id":(?:null,"request_version":null|"{_REQUEST})',
-    rf'"run_id":"(?P<run_id>{ID}|\$ledger)"',
-    rf'"run_version":(?P<run_version>{_NUMBER})',
-    r'"schema":(?P<schema>[1-9][0-9]{0,8})',
-    r'"type":"(?P<type>[A-Z][A-Za-z]{0,63})"',
-    r'"v":1',
+LEDGER, ID, _NUMBER = "$ledger", "[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}", "[1-9][0-9]{0,15}"
+_DIGEST, HEX = '[^"]{64}', "[0-9a-f]{64}"  # hexadecimal, too, where it is held against what is computed
+_REQUEST = rf'"(?P<request_id>{ID})","request_version":(?P<request_version>{_NUMBER})'
+ENVELOPE = (  # its 13 members, as they stand in canonical JSON
+    rf'\{{"content_commitment":(?:null|"(?P<content_commitment>{_DIGEST})")'
+    r',"event_id":"(?P<event_id>[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"'
+    r',"ledger":"(?P<ledger>[A-Za-z0-9][A-Za-z0-9._/-]{0,254})"'
+    rf',"payload_sha256":"(?P<payload_sha256>{_DIGEST})"'
+    rf',"position":(?P<position>{_NUMBER})'
+    r',"recorded_at":"(?P<recorded_at>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z)"'
+    rf',"request_id":(?:null,"request_version":null|{_REQUEST})'
+    rf',"run_id":"(?P<run_id>{ID}|\$ledger)"'
+    rf',"run_version":(?P<run_version>{_NUMBER})'
+    r',"schema":(?P<schema>[1-9][0-9]{0,8})'
+    r',"type":"(?P<type>[A-Z][A-Za-z]{0,63})","v":1\}'
 )
-ENVELOPE = r"\{" + ",".join(_MEMBERS) + r"\}"
 _after_content = re.compile(
-    rf',"encoding":(?:null|"(?P<encoding>utf-8|base64)"),"envelope":(?P<envelope>{ENVELOPE}),'
-    rf'"payload":(?P<payload>\{{.*\}}),"salt":(?:null|"(?P<salt>{_HEX})")\}}'
+    rf',"encoding":(?:null|"(?P<encoding>utf-8|base64)"),"envelope":(?P<envelope>{ENVELOPE})'
+    rf',"payload":(?P<payload>\{{(?s:.*)\}}),"salt":(?:null|"(?P<salt>{_DIGEST})")\}}'
 ).fullmatch
 _odd_escape = re.compile(r"\\[u/]").search  # no other escape that JSON has is anything but canonical
-Event = dict[str, Any]  # the envelope's members, and encoding, payload, leaf
 
 
-def parse_event(line: bytes) -> Event:
+class Event:
     """Check 5, of one line alone. Raises ``Fault``, or what Python raises for values of other types."""
-    text = line.decode()
-    content, end = _decode(text, len('{"content":'))
-    match = _after_content(text, end)
-    sure = text.startswith('{"content":') and not _odd_escape(text, 0, end)
-    if match is None or not (sure or text[:end] == '{"content":' + _encode(content)):
-        raise Fault("not the five members of an event, or not the 13 of its envelope, in their one form")
-    event: Event = match.groupdict()
-    payload, encoding, salt = event["payload"], event["encoding"], event["salt"]
-    if sha256(payload.encode()).hexdigest() != event["payload_sha256"]:
-        raise Fault("payload: edited, its digest is not the envelope's")
-    if encoding is not None:
-        body = str.encode(content) if encoding == "utf-8" else strict_base64(content)
-        if sha256(b"\2" + bytes.fromhex(salt or "") + body).hexdigest() != event["content_commitment"]:
-            raise Fault("content: edited, it is not what the envelope committed to")
-    elif content is not None or salt is not None:
-        raise Fault("content or salt: there without an encoding")
-    event["payload"], event["leaf"] = parse_payload(event["type"], payload), leaf_hash(event["envelope"].encode())
-    event["position"] = int(event["position"])
-    return event
+
+    def __init__(self, line: bytes) -> None:
+        text = line.decode()
+        content, end = _decode(text, len('{"content":'))
+        match = _after_content(text, end)
+        sure = text.startswith('{"content":') and not _odd_escape(text, 0, end)
+        if match is None or not (sure or text[:end] == '{"content":' + _encode(content)):
+            raise Fault("not the five members of an event, or not the 13 of its envelope, in their one form")
+        encoding, envelope, commitment, _, self.ledger, digest, position, self.recorded_at, *others = match.groups()
+        self.request_id, self.request_version, self.run_id, self.run_version, self.schema, kind, payload, salt = others
+        if sha256(payload.encode()).hexdigest() != digest:
+            raise Fault("payload: edited, its digest is not the envelope's")
+        if encoding is not None:
+            body = str.encode(content) if encoding == "utf-8" else strict_base64(content)
+            key = bytes.fromhex(salt or "")
+            if sha256(b"\2" + key + body).hexdigest() != commitment or key.hex() != salt:
+                raise Fault("content: edited, it is not what the envelope committed to")
+        elif content is not None or salt is not None:
+            raise Fault("content or salt: there without an encoding")
+        elif commitment is not None and not re.fullmatch(HEX, commitment):
+            raise Fault("content_commitment: not 64 hex digits")
+        self.committed, self.present = commitment is not None, encoding is not None
+        self.position, self.leaf = int(position), leaf_hash(envelope.encode())
+        self.type, self.payload = kind, parse_payload(kind, payload)
 
 
 # Payloads of a type differ in their values, seldom in their form. So the first one, found to be canonical, is made into
@@ -446,34 +448,35 @@ def parse_event(line: bytes) -> Event:
 _PLAIN = r'(?:"[ !#-\[\]-~]*+"|0|-?[1-9][0-9]{0,14}|null|true|false)'
 _replace = re.compile(r'("(?:[^"\\]|\\.)*+":|[][{},])|"(?:[^"\\]|\\.)*+"|[-0-9a-z]+').sub
 _fits: dict[str, Any] = {}  # by type
+_decode_simple = json.JSONDecoder().raw_decode
 
 
 def parse_payload(kind: str, text: str) -> Any:
     """The value of a payload, which is canonical JSON; nothing of the many whose values no check here uses."""
-    if kind in _fits and _fits[kind](text):
-        return {} if kind in ("RequestAccepted", "ModelCalled") else _decode(text)[0]
+    fits = _fits.get(kind)
+    if fits and fits(text):
+        return {} if kind in ("RequestAccepted", "ModelCalled") else _decode_simple(text)[0]
     value = parse_json(text.encode(), "payload")
-    if kind not in _fits and len(text) < 1000:
+    if not fits and len(text) < 1000:
         _fits[kind] = re.compile(_replace(lambda part: re.escape(part[1]) if part[1] else _PLAIN, text)).fullmatch
     return value
 
 
-def check_events(bundle: Bundle, checkpoint: Checkpoint, record: Record) -> None:
+def check_events(bundle: Bundle, leaves: Leaves, record: Record) -> None:
     """Check 5: positions rise from 1 on, and each event is the leaf in its place. ``record`` does 6 and 7."""
-    leaves, before = read_leaves(bundle, checkpoint.size), 0
+    before = 0
     for number, line in enumerate(bundle.lines("events.jsonl"), start=1):
         try:
-            event = parse_event(line)
-            position = event["position"]
-            if not before < position <= checkpoint.size or (number == 1 and position != 1):
+            event = Event(line)
+            position = event.position
+            if not before < position <= leaves.size or (number == 1 and position != 1):
                 raise Fault(f"position {position}: reordered, doubled, or beyond the checkpoint")
-            if next(islice(leaves, position - before - 1, None)) != event["leaf"]:
+            if leaves.at(position) != event.leaf:
                 raise Fault(f"position {position}: its envelope is not the leaf in leaves.txt")
             record.take(event)
-        except Fault as fault:
+        except (Fault, ValueError, RecursionError, LookupError, TypeError) as error:
+            fault = error if isinstance(error, Fault) else f"not an event of the format ({type(error).__name__})"
             raise Fault(f"events.jsonl, line {number}: {fault}") from None
-        except (ValueError, RecursionError, LookupError, TypeError) as error:
-            raise Fault(f"events.jsonl, line {number}: not an event of the format ({type(error).__name__})") from None
         before = position
     missing = record.contents.find(MISSING)
     require(missing < 0, f"position {missing}, content: redacted without authority, no event orders its erasure")
@@ -489,7 +492,8 @@ class Record:
 
     def __init__(self, run_id: str, checkpoint: Checkpoint) -> None:
         self.run_id, self.origin, self.recorded_at = run_id, checkpoint.origin, ""
-        self.versions: Counter[Any] = Counter({run_id: 0, LEDGER: 0})  # of these two, and of requests
+        # How many events there are of the two streams, and of each of their requests.
+        self.versions: dict[str, dict[str | None, int]] = {run_id: {None: 0}, LEDGER: {None: 0}}
         self.contents = bytearray(checkpoint.size + 1)  # by position: ABSENT, PRESENT, MISSING or ERASED
         self.issued: set[tuple[str, str, str, int]] = set()
         self.counts = Counts({})
@@ -497,39 +501,39 @@ class Record:
     def take(self, event: Event) -> None:
         """The next event, whose leaf has been found in its place."""
         self.check_order(event)
-        if event["content_commitment"] is not None:
-            self.contents[event["position"]] = PRESENT if event["encoding"] else MISSING
-        kind, payload = event["type"], event["payload"]
-        if event["run_id"] == LEDGER:
+        if event.committed:
+            self.contents[event.position] = PRESENT if event.present else MISSING
+        kind, payload = event.type, event.payload
+        if event.run_id == LEDGER:
             if kind == "ContentRedacted":
-                self.check_erasures(payload["positions"], event["position"])
+                self.check_erasures(event.position, payload["positions"])
         elif kind == "ReportIssued":
             self.issued.add((payload["kind"], payload["format"], payload["sha256"], payload["as_of_position"]))
         elif kind != "GradesRecorded":
             if kind == "RunStarted":  # a run that was blocked may start again: what counts begins there
                 self.counts = Counts(payload)
-            self.counts.take(event)
+            if not self.counts.ended:
+                self.counts.take(event)
 
     def check_order(self, event: Event) -> None:
         """Check 6."""
-        run_id, request = event["run_id"], (event["run_id"], event["request_id"])
-        if event["ledger"] != self.origin or run_id not in self.versions:
+        versions, first = self.versions.get(event.run_id), event.position == 1
+        if event.ledger != self.origin or versions is None:
             raise Fault("an event of another ledger or another run")
-        born = event["position"] == 1
-        if (event["type"] == "LedgerCreated") != born or (born and run_id != LEDGER):
+        if (event.type == "LedgerCreated") != first or (first and event.run_id != LEDGER):
             raise Fault("LedgerCreated stands at position 1, and nowhere else")
-        self.versions[run_id] += 1
-        if int(event["run_version"]) != self.versions[run_id]:
-            raise Fault(f"run_version: {event['run_version']} where {self.versions[run_id]} is next in its stream")
-        if event["request_id"] is not None:
-            self.versions[request] += 1
-            if int(event["request_version"]) != self.versions[request]:
-                raise Fault(f"request_version: {self.versions[request]} is next for this request")
-        if event["recorded_at"] < self.recorded_at:
+        versions[None] += 1
+        if int(event.run_version) != versions[None]:
+            raise Fault(f"run_version: {event.run_version} where {versions[None]} is next in its stream")
+        if event.request_id is not None:
+            versions[event.request_id] = due = versions.get(event.request_id, 0) + 1
+            if int(event.request_version) != due:
+                raise Fault(f"request_version: {event.request_version} where {due} is next for this request")
+        if event.recorded_at < self.recorded_at:
             raise Fault("recorded_at: earlier than the event before")
-        self.recorded_at = event["recorded_at"]
+        self.recorded_at = event.recorded_at
 
-    def check_erasures(self, positions: list[int], position: int) -> None:
+    def check_erasures(self, position: int, positions: list[int]) -> None:
         """Check 7 of an event that orders them; what is missing without one is found in the end."""
         for erased in positions:
             require(1 <= erased < position, f"redacts position {erased}, which did not stand before it")
@@ -542,6 +546,7 @@ class Record:
 # --- Checks 8 to 10: the reports (section 1, "Counts"; section 6, "What the report must say") ------
 TERMINAL = {"RunCompleted": None, "RunBlocked": "blocked", "RunAbandoned": "abandoned"}  # and their outcomes
 CALLS = {"started": "ModelCallStarted", "answered": "ModelCalled", "failed": "ModelCallFailed"}
+FACTS = ("candidate_id", "candidate_variant_id", "prompt_profile", "model", "endpoint")
 FLAGS, OPEN = ("blocked_by_policy", "requires_human_approval"), ("not_started", "incomplete")
 SEVEN = ("accepted_first", "accepted_after_retry", "fallback_records", "leak_rejected", "rejected", *OPEN)
 
@@ -554,25 +559,21 @@ class Counts:
         self.outcome, self.ended = "incomplete", False
         self.ended_with: dict[str, int] | None = None
         self.newer = False  # a payload is of a later schema than this program knows: nothing can be counted
-        self.requests: dict[str, str] = {}  # of each that was accepted, which of the SEVEN it is
-        self.retried: set[str] = set()
+        self.requests, self.retried = dict[str, str](), set[str]()  # of those accepted, which of the SEVEN each is
         self.number, self.errors, self.decisions = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
 
     def take(self, event: Event) -> None:
-        """The next event of the run."""
-        if self.ended:
-            return
-        kind, payload = event["type"], event["payload"]
-        self.position, self.newer = event["position"], self.newer or event["schema"] != "1"
+        kind, payload = event.type, event.payload
+        self.position, self.newer = event.position, self.newer or event.schema != "1"
         if kind in TERMINAL:
             self.ended, self.ended_with = True, payload.get("counts")
             self.outcome = TERMINAL[kind] or payload.get("outcome")
         elif not self.newer:
             self.number[kind] += 1
-            self.take_of_request(kind, event["request_id"], payload)
+            self.take_of_request(kind, event.request_id, payload)
 
     def take_of_request(self, kind: str, request_id: str, payload: dict[str, Any]) -> None:
-        """What the next event says of its request; only the first result of one that was accepted counts."""
+        """Of a request that was accepted, only the first result counts."""
         is_open = self.requests.get(request_id) in OPEN
         if kind == "RequestAccepted":
             self.requests.setdefault(request_id, "not_started")
@@ -601,11 +602,10 @@ class Counts:
         seven.update(leak_rejected=number["LeakRejected"], rejected=number["RequestRejected"])
         requests, accepted = seven.total(), seven["accepted_first"] + seven["accepted_after_retry"]
         columns, levels = ("total", *FLAGS, "neither"), ("low", "medium", "high", "critical")
-        facts = ("candidate_id", "candidate_variant_id", "prompt_profile", "model", "endpoint")
         return {
             "requests": requests,
             **{name: seven[name] for name in SEVEN},
-            **{name: self.run.get(name) for name in facts},
+            **{name: self.run.get(name) for name in FACTS},
             "outcome": self.outcome,
             "valid": self.outcome == "completed" and 0 < accepted == requests,
             "results": accepted + seven["fallback_records"],
@@ -640,19 +640,12 @@ def check_report(bundle: Bundle, record: Record, report: dict[str, Any], unprove
     require(results == made["results"], "results.jsonl: not as many results as the events have")
 
 
-def check_as_of(bundle: Bundle, checkpoint: Checkpoint, report: dict[str, Any], position: int) -> None:
-    """Check 9; ``position`` is that of the last event that counts."""
-    root = root_over(islice(read_leaves(bundle, checkpoint.size), position)).hex()
-    same = canonical(report.get("as_of")) == canonical({"position": position, "root": root, "size": position})
-    require(same, "report.json: as_of is not the run's last event and the root there")
-
-
 # --- All checks, and the verdict (section 6, "What a verifier checks") -----------------------------
 class Verdict:
     """What was found to hold, what is open, what can never be proven; and in one line what it is about."""
 
-    def __init__(self, about: str) -> None:
-        self.about, self.proven, self.unproven = about, list[str](), list[str]()
+    def __init__(self, about: str, *proven: str) -> None:
+        self.about, self.proven, self.unproven = about, [*proven], list[str]()
         self.never_proven = [
             "that every true event was recorded: what was left out beforehand leaves no trace here",
             "that what was recorded is true: the record shows what was written, not that it was so",
@@ -660,10 +653,9 @@ class Verdict:
         ]
 
     def lines(self) -> Iterator[str]:
-        """The verdict in words."""
         yield f"{'INCOMPLETE' if self.unproven else 'PASS'}  {self.about}"
-        titles = ("Proven:", "Not proven:", "What this can never prove:")
-        for title, items in zip(titles, (self.proven, self.unproven, self.never_proven), strict=True):
+        titles = {"Proven:": self.proven, "Not proven:": self.unproven, "What this can never prove:": self.never_proven}
+        for title, items in titles.items():
             yield from ["", title, *(f"  - {item}" for item in items)] if items else []
 
 
@@ -672,14 +664,15 @@ def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None,
     bundle = Bundle(file)  # 1
     checkpoint = open_checkpoint(bundle.read("checkpoint.txt"), keys)  # 2
     run_id = check_manifest(bundle, checkpoint)  # 3
-    root = root_over(read_leaves(bundle, checkpoint.size))
-    require(root == checkpoint.root, "leaves.txt: the leaf hashes do not give the signed root")  # 4
+    leaves = Leaves(bundle, checkpoint)  # 4
     record, verdict = Record(run_id, checkpoint), Verdict(f"run {run_id} of {shown(checkpoint.origin)}")
-    check_events(bundle, checkpoint, record)  # 5, 6, 7
-    report = bundle.read_object("report.json")
+    check_events(bundle, leaves, record)  # 5, 6, 7
+    report, last = bundle.read_object("report.json"), record.counts.position
     check_report(bundle, record, report, verdict.unproven)  # 8, 10
-    check_as_of(bundle, checkpoint, report, record.counts.position)  # 9
-    of_run, of_ledger = record.versions[run_id], record.versions[LEDGER]
+    as_of = {"position": last, "root": leaves.root(last).hex(), "size": last}
+    same = canonical(report.get("as_of")) == canonical(as_of)
+    require(same, "report.json: as_of is not the run's last event and the root there")  # 9
+    of_run, of_ledger = record.versions[run_id][None], record.versions[LEDGER][None]
     verdict.proven += [
         f"the key {checkpoint.signer} signed these {checkpoint.size} events, in this order",
         f"{of_run} of them are of this run and {of_ledger} of the ledger itself, each whole and unaltered",
@@ -694,14 +687,12 @@ def check_bundle(file: BinaryIO, keys: Sequence[Key], pinned: Checkpoint | None,
         )
     if not record.counts.ended:
         verdict.unproven.append("that the run is over: it has no terminal event, so nobody knows what was to come")
-    if pinned is not None and pinned.size < checkpoint.size:
-        root = root_over(islice(read_leaves(bundle, checkpoint.size), pinned.size))
-    check_pinned(verdict, checkpoint, pinned, root, args)
+    check_pinned(verdict, checkpoint, pinned, leaves.root, args)
     return verdict
 
 
-def check_pinned(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | None, root: bytes, args: Any) -> None:
-    """Hold the signed tree against the checkpoint that the caller kept; ``root`` is that at its size, if smaller."""
+def check_pinned(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | None, root: Any, args: Any) -> None:
+    """Hold the signed tree against the checkpoint that the caller kept; ``root`` gives that over its first events."""
     if pinned is None:
         verdict.unproven.append(
             "that this is the history others were shown: no checkpoint that you kept was given (--checkpoint),"
@@ -709,8 +700,10 @@ def check_pinned(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | 
         )
         return
     require(pinned.origin == checkpoint.origin, "your checkpoint is of another ledger")
-    if pinned.size <= checkpoint.size:
-        require(root == pinned.root, f"forked: the first {pinned.size} events are not those of your checkpoint")
+    window = checkpoint.size - pinned.size
+    if window >= 0:
+        same = root(pinned.size) == pinned.root
+        require(same, f"forked: the first {pinned.size} events are not those of your checkpoint")
     elif args.consistency is None:
         verdict.unproven.append(
             f"that the ledger went on from here to your checkpoint of {pinned.size} events: that takes"
@@ -725,7 +718,6 @@ def check_pinned(verdict: Verdict, checkpoint: Checkpoint, pinned: Checkpoint | 
         except Fault as fault:
             raise Fault(f"--consistency: {fault}") from None
     verdict.proven.append(f"your checkpoint of {pinned.size} events is of this history")
-    window = checkpoint.size - pinned.size
     if window > args.max_window:
         verdict.unproven.append(
             f"that events {pinned.size + 1} to {checkpoint.size} are what others were shown: your checkpoint does not"
@@ -746,21 +738,22 @@ def check_proof(data: bytes, keys: Sequence[Key], pinned: Checkpoint | None, arg
     proof = [strict_base64(line) for line in hashes.decode().splitlines()]
     verify_inclusion(int(index), checkpoint.size, leaf_hash(envelope), proof, checkpoint.root)
     otherwise = "proof: the event is not one of this ledger, in this position"
-    event = require(re.fullmatch(ENVELOPE, envelope.decode("ascii", "replace")), otherwise).groupdict()
+    match = re.fullmatch(ENVELOPE.replace(_DIGEST, HEX), envelope.decode("ascii", "replace"))
+    event = require(match, otherwise).groupdict()
     require(int(event["position"]) == int(index) + 1 and event["ledger"] == checkpoint.origin, otherwise)
     if pinned is not None and pinned.size < checkpoint.size:
         raise WrongUse("the checkpoint is smaller than the proof's: ask for a proof under your own")
     verdict = Verdict(f"event {event['position']} of {shown(checkpoint.origin)}")
     who = "{type}, run {run_id}, request {request_id}, id {event_id}".format_map(event)
     verdict.proven.append(f"the key {checkpoint.signer} signed {checkpoint.size} events that hold this: {who}")
-    check_pinned(verdict, checkpoint, pinned, checkpoint.root, args)
+    check_pinned(verdict, checkpoint, pinned, lambda _: checkpoint.root, args)
     return verdict
 
 
 # --- The program -----------------------------------------------------------------------------------
 def read_small(path: str) -> bytes:
     """A small file that the caller brings."""
-    with open(path, "rb") as file:  # noqa: PTH123 - nothing is imported that is not needed
+    with Path(path).open("rb") as file:
         data = file.read(CHUNK + 1)
     require(len(data) <= CHUNK, "a file larger than it can be")
     return data
@@ -768,26 +761,26 @@ def read_small(path: str) -> bytes:
 
 def examine(args: argparse.Namespace) -> Verdict:
     """Check what the command line names."""
+    path, pinned = Path(args.file), None
     if args.max_window < 0:
         raise WrongUse("--max-window: a number of events, from 0 on")
     try:
         keys = [parse_vkey(text) for text in args.key]
     except (Fault, UnicodeError) as error:
         raise WrongUse(f'--key: {error}; where a file holds it: --key "$(cat FILE)"') from None
-    pinned = None
     if args.checkpoint is not None:
         try:
             pinned = open_checkpoint(read_small(args.checkpoint), keys)
         except Fault as fault:
             raise Fault(f"the checkpoint that you kept: {fault}") from None
-    if Path(args.file).exists() and not Path(args.file).is_file():
-        raise WrongUse(f"no regular file: {args.file}")  # of which reading might never end
-    with open(args.file, "rb", buffering=CHUNK) as file:  # noqa: PTH123
+    if path.exists() and not path.is_file():
+        raise WrongUse(f"no regular file: {path}")  # of which reading might never end
+    with path.open("rb", buffering=CHUNK) as file:
         begins, _ = file.read(len(PROOF_BEGINS)), file.seek(max(0, file.seek(0, 2) - 22))
         if begins == PROOF_BEGINS:
             return check_proof(read_small(args.file), keys, pinned, args)
         if begins[:4] != b"PK\3\4" and file.read(4) != b"PK\5\6":  # a damaged bundle still has one of them
-            raise WrongUse(f"neither a bundle nor a proof: {args.file}")
+            raise WrongUse(f"neither a bundle nor a proof: {path}")
         return check_bundle(file, keys, pinned, args)
 
 

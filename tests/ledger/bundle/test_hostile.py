@@ -156,15 +156,24 @@ def test_large_entries_that_are_read_whole_have_a_limit(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("size", [7, 64, 1000, 5000])
-def test_lines_that_are_read_in_pieces_are_the_same_lines(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_lines_that_are_read_in_pieces_are_the_same_lines(tmp_path: Path, size: int) -> None:
+    (tmp_path / "it.zip").write_bytes(example_zip())
+    with (tmp_path / "it.zip").open("rb", buffering=size) as file:
+        bundle = load_verifier().Bundle(file)
+        for name in ("leaves.txt", "events.jsonl", "results.jsonl"):
+            lines = []
+            for line in bundle.lines(name):
+                lines.append(line)
+                bundle.read_at(0, 10)  # others may read in between
+            assert lines == PARTS[name].splitlines()
+
+
+def test_a_line_that_is_too_long_or_has_no_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     v = load_verifier()
-    bundle = v.Bundle(io.BytesIO(example_zip()))
-    whole = {name: list(bundle.lines(name)) for name in ("leaves.txt", "events.jsonl", "results.jsonl")}
-    pieces = bundle.chunks
-    monkeypatch.setattr(bundle, "chunks", lambda name, most: pieces(name, size))
-    for name, lines in whole.items():
-        assert lines == PARTS[name].splitlines()
-        assert list(bundle.lines(name)) == lines
+    said = judge_example(repack({**PARTS, "events.jsonl": PARTS["events.jsonl"][:-1]}))
+    assert said == (1, "events.jsonl: the last line has no newline")
+    monkeypatch.setattr(v, "MAX_LINE", 100)
+    assert judge_example(example_zip()) == (1, "events.jsonl: a line longer than any can be")
 
 
 # --- signed nonsense: the holder of the key is hostile -------------------------------------
@@ -482,7 +491,7 @@ def test_payloads_of_a_later_version_leave_the_counts_unproven() -> None:
     checkpoint = v.Checkpoint(KEY.name, 14, bytes(32), None)
     record = v.Record("example-run", checkpoint)
     for line in lines:
-        record.take(v.parse_event(encode(line)))
+        record.take(v.Event(encode(line)))
     unproven: list[str] = []
     v.check_report(v.Bundle(io.BytesIO(example_zip())), record, {}, unproven)
     assert "newer verify.py" in unproven[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,10 +178,10 @@ def test_a_content_has_one_form(value: str, canonical: bool) -> None:
     line = event_line(envelope, b'{"a":1}', body).decode()
     made = line.replace('{"content":' + encode(body).decode(), '{"content":' + value, 1)
     if canonical:
-        assert v.parse_event(made.encode())["payload"] == {"a": 1}
+        assert v.Event(made.encode()).payload == {"a": 1}
     else:
         with pytest.raises((v.Fault, TypeError, ValueError)):
-            v.parse_event(made.encode())
+            v.Event(made.encode())
 
 
 def test_other_peoples_canonical_forms_come_out_and_what_the_format_has_not_is_refused() -> None:
@@ -288,6 +289,25 @@ def test_the_reference_trees_hashes_and_roots_come_out() -> None:
         assert v.node_hash(bytes.fromhex(case["left_hex"]), bytes.fromhex(case["right_hex"])).hex() == case["hash"]
     leaves = [v.leaf_hash(bytes.fromhex(text)) for text in tree["leaf_inputs"]]
     assert [v.root_over(leaves[:size]).hex() for size in range(1, 9)] == tree["root_by_size"][1:]
+
+
+def test_roots_over_blocks_of_leaves_are_those_over_all_of_them() -> None:
+    leaves = [merkle.leaf_hash(b"%d" % number) for number in range(2500)]
+    text = b"".join(leaf.hex().encode() + b"\n" for leaf in leaves)
+
+    def bundle(data: bytes) -> Any:
+        places = {"leaves.txt": (7, len(data))}
+        return SimpleNamespace(places=places, read_at=lambda at, count: data[at - 7 : at - 7 + count])
+
+    for size in (1, 2, 1023, 1024, 1025, 2047, 2048, 2049, 2500):
+        root = merkle.root(leaves[:size])
+        held = v.Leaves(bundle(text[: 65 * size]), v.Checkpoint("it", size, root, ""))
+        for smaller in {1, 2, 1000, 1024, 1025, 2048, 2050, size} & set(range(size + 1)):
+            assert held.root(smaller) == merkle.root(leaves[:smaller])
+        assert [held.at(position) for position in range(1, size + 1)] == leaves[:size]
+        for bent in (text[: 65 * size - 65], text[: 65 * size].upper(), text[: 65 * size - 1] + b" "):
+            with pytest.raises(v.Fault):
+                v.Leaves(bundle(bent), v.Checkpoint("it", size, root, ""))
 
 
 def test_other_peoples_inclusion_proofs_verify_exactly_where_they_should() -> None:
