@@ -22,7 +22,7 @@ LOCKS = ("constraints.txt", "constraints-dev.txt")
 EXTRAS = ("dev", "sql-tools")
 LONGEST_FUNCTION, LONGEST_MODULE = 50, 500
 # It must be one file, with all that it needs, and is to be read in one sitting: so it may not grow.
-LONGER_MODULES = {Path("ledger/bundle/verifier.py"): 823}
+LONGER_MODULES = {Path("ledger/bundle/verifier.py"): 820}
 SHIPPED = ("commands/", "ledger/", "migrations/", "runner/")
 
 # Words of one machine, one package index or one day's work. Each is written so that it does not match itself.

@@ -115,8 +115,9 @@ class Bundle:
             self.file.seek(at)
             line = self.file.readline(min(MAX_LINE, end - at))
             at += len(line)
-            otherwise = "a line longer than any can be" if at < end else "the last line has no newline"
-            require(line.endswith(b"\n"), f"{name}: {otherwise}")
+            if not line.endswith(b"\n"):
+                what = "a line longer than any can be" if at < end else "the last line has no newline"
+                raise Fault(f"{name}: {what}")
             line = line[:-1]  # and the memory of a long one is free before it is used
             yield line
 
@@ -341,10 +342,9 @@ class Leaves:
         """The hashes of one block, of which the last one read is held."""
         if number != self.held:
             (start, length), at = self.bundle.places["leaves.txt"], 65 * 1024 * number
-            text, hashes = self.bundle.read_at(start + at, min(65 * 1024, length - at)).decode("ascii", "replace"), b""
-            with suppress(ValueError):
-                hashes = bytes.fromhex(text)
-            require(hashes.hex("\n", 32) + "\n" == text, "leaves.txt: not 64 hex digits a line")
+            text = self.bundle.read_at(start + at, min(65 * 1024, length - at))
+            require(re.fullmatch(rb"(?:[0-9a-f]{64}\n)*+", text), "leaves.txt: not 64 hex digits a line")
+            hashes = bytes.fromhex(text.decode())
             self.held, self.hashes = number, [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
         return self.hashes
 
@@ -412,6 +412,7 @@ _after_content = re.compile(
     rf',"encoding":(?:null|"(?P<encoding>utf-8|base64)"),"envelope":(?P<envelope>{ENVELOPE})'
     rf',"payload":(?P<payload>\{{(?s:.*)\}}),"salt":(?:null|"(?P<salt>{_DIGEST})")\}}'
 ).fullmatch
+ABSENT, PRESENT, MISSING, ERASED = range(4)  # of the content of a position
 _odd_escape = re.compile(r"\\[u/]").search  # no other escape that JSON has is anything but canonical
 
 
@@ -438,7 +439,7 @@ class Event:
             raise Fault("content or salt: there without an encoding")
         elif commitment is not None and not re.fullmatch(HEX, commitment):
             raise Fault("content_commitment: not 64 hex digits")
-        self.committed, self.present = commitment is not None, encoding is not None
+        self.content = ABSENT if commitment is None else MISSING if encoding is None else PRESENT
         self.position, self.leaf = int(position), leaf_hash(envelope.encode())
         self.type, self.payload = kind, parse_payload(kind, payload)
 
@@ -484,9 +485,6 @@ def check_events(bundle: Bundle, leaves: Leaves, record: Record) -> None:
 
 
 # --- Checks 6 and 7: order, and what was erased (section 1, "Envelope"; section 7) -----------------
-ABSENT, PRESENT, MISSING, ERASED = range(4)
-
-
 class Record:
     """What the events of the bundle, taken in order, have shown so far."""
 
@@ -494,15 +492,14 @@ class Record:
         self.run_id, self.origin, self.recorded_at = run_id, checkpoint.origin, ""
         # How many events there are of the two streams, and of each of their requests.
         self.versions: dict[str, dict[str | None, int]] = {run_id: {None: 0}, LEDGER: {None: 0}}
-        self.contents = bytearray(checkpoint.size + 1)  # by position: ABSENT, PRESENT, MISSING or ERASED
+        self.contents = bytearray(checkpoint.size + 1)  # by position
         self.issued: set[tuple[str, str, str, int]] = set()
         self.counts = Counts({})
 
     def take(self, event: Event) -> None:
         """The next event, whose leaf has been found in its place."""
         self.check_order(event)
-        if event.committed:
-            self.contents[event.position] = PRESENT if event.present else MISSING
+        self.contents[event.position] = event.content
         kind, payload = event.type, event.payload
         if event.run_id == LEDGER:
             if kind == "ContentRedacted":
