@@ -26,11 +26,11 @@ MAX_FILE_FAULTS: Final = 20
 # A view's columns are not asked for: SQLite cannot tell those of a view whose table is gone.
 _RELATIONS_SQL: Final = {
     "sqlite": """
-SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'
-UNION ALL SELECT name, NULL FROM sqlite_master WHERE type = 'view'
+SELECT m.name, 'table', c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'
+UNION ALL SELECT name, 'view', NULL FROM sqlite_master WHERE type = 'view'
 """,
     "postgresql": """
-SELECT c.relname::text, a.attname::text
+SELECT c.relname::text, CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, a.attname::text
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v')
@@ -64,9 +64,9 @@ class Survey(NamedTuple):
 
 def survey(store: Store, found: Findings) -> Survey:
     """Look at tables, revision and head; what is not as it was made goes to ``found``."""
-    relations: dict[str, set[str]] = {}
-    for name, column in store.rows(_RELATIONS_SQL[store.dialect]):
-        relations.setdefault(name, set()).add(column)
+    relations: dict[tuple[str, str], set[str]] = {}
+    for name, kind, column in store.rows(_RELATIONS_SQL[store.dialect]):
+        relations.setdefault((name, kind), set()).add(column)
     faulty = set(_missing(relations, found))
     if VERSION_TABLE not in faulty:
         _check_revision(store, found)
@@ -94,14 +94,16 @@ def _file_faults(store: Store) -> Iterator[str]:
         yield from (line for line in str(answer).splitlines() if line != "ok" and not line.startswith("***"))
 
 
-def _missing(relations: dict[str, set[str]], found: Findings) -> Iterator[str]:
-    """Tables and views that are gone, or have lost columns."""
+def _missing(relations: dict[tuple[str, str], set[str]], found: Findings) -> Iterator[str]:
+    """Tables and views that are gone, have lost columns, or in whose place something else bears the name."""
     for name in (*RECORD_TABLES, *PROJECTION_TABLES, *PROJECTION_VIEWS, VERSION_TABLE):
-        if name not in relations:
-            found.add(None, name, "removed", "no such " + ("view" if name in PROJECTION_VIEWS else "table"))
+        kind, other = ("view", "table") if name in PROJECTION_VIEWS else ("table", "view")
+        if (name, kind) not in relations:
+            instead = f"; a {other} has its name" if (name, other) in relations else ""
+            found.add(None, name, "removed", f"no such {kind}{instead}")
             yield name
             continue
-        lost = sorted(_columns(name) - relations[name])
+        lost = sorted(_columns(name) - relations[name, kind])
         if lost:
             found.add(None, name, "edited", f"it has no column {', '.join(lost)}")
             yield name

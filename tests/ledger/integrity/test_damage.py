@@ -121,6 +121,21 @@ def test_a_view_that_is_gone_fails(url: str, view: str) -> None:
     assert failed(url) == {(view, "removed")}
 
 
+@pytest.mark.parametrize("view", ["results", "token_usage", "run_costs"])
+def test_a_table_in_place_of_a_view_fails_though_it_shows_the_same_rows(url: str, view: str) -> None:
+    execute(url, f"CREATE TABLE made_up AS SELECT * FROM {view}")
+    execute(url, f"DROP VIEW {view}")
+    execute(url, f"ALTER TABLE made_up RENAME TO {view}")
+    assert (view, "removed") in failed(url)
+
+
+@pytest.mark.parametrize("table", ["runs", "reports", "contents"])
+def test_a_view_in_place_of_a_table_fails_though_it_shows_the_same_rows(url: str, table: str) -> None:
+    execute(url, f"ALTER TABLE {table} RENAME TO hidden")
+    execute(url, f"CREATE VIEW {table} AS SELECT * FROM hidden")
+    assert (table, "removed") in failed(url)
+
+
 @pytest.mark.parametrize("table", ["failures", "checkpoints"])
 def test_a_column_that_is_gone_fails(url: str, table: str) -> None:
     column = {"failures": "code", "checkpoints": "note"}[table]
