@@ -80,6 +80,7 @@ def verify(
     commitment; the tables made from the log are folded anew and compared. Nothing is changed.
     Whoever can write to the database could write the whole of it anew: so PASS needs a signed
     checkpoint that is kept outside of it, and one kept on another machine than the key says more.
+    (A ledger made from Python has no key yet: `keys rotate` gives it one, `checkpoint` signs it.)
 
     \b
     Exit: 0 PASS, everything matches and a checkpoint vouches for the end; 1 FAIL, something
