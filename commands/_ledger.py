@@ -13,12 +13,11 @@ from commands._failures import NO, OK, Refused
 from commands._output import say
 from commands._session import Session, session
 from ledger import open_ledger
-from ledger.events import LEDGER_RUN_ID
+from ledger.events import LATEST, LEDGER_RUN_ID
 from ledger.projections.projection import find_pass, resolve_as_of, unreadable_positions
 from ledger.store import Store
 from ledger.store.errors import RunNotFound
 
-LATEST: Final = "latest"
 _SHOWN: Final = 20
 _PREFIX = re.compile(r"[A-Za-z0-9._:@-]{1,128}\Z")
 
@@ -37,13 +36,14 @@ def find_run(store: Store, text: str) -> str:
         raise Refused(f"{text} is the ledger's own stream, not a run")
     if not _PREFIX.match(text):
         raise Refused(f"{text!r} is no run id, and no beginning of one")
-    if _runs(store, "run_id = :text", text=text):
-        return text
+    # Before the ids: a ledger may hold a run by this name, of when it was not reserved yet.
     if text == LATEST:
         newest = _runs(store, "1 = 1")
         if not newest:
             raise Refused("the ledger holds no run yet")
         return newest[0]
+    if _runs(store, "run_id = :text", text=text):
+        return text
     found = _runs(store, "substr(run_id, 1, :length) = :text", text=text, length=len(text))
     if len(found) == 1:
         return found[0]

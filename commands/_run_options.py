@@ -16,7 +16,17 @@ from pydantic import ValidationError
 from commands._failures import Refused
 from commands._in_files import read_in
 from commands._options import F, option
-from commands._types import DecimalNumber, Identifier, IdPair, LineRange, ModelName, PlainText, is_utf8
+from commands._types import (
+    LARGEST,
+    DecimalNumber,
+    Identifier,
+    IdPair,
+    LineRange,
+    ModelName,
+    PlainText,
+    RunId,
+    is_utf8,
+)
 from ledger.projections.cost import Prices
 from runner.prices import MAX_BYTES, PricesError, parse_prices
 from runner.settings import RunSettings
@@ -64,7 +74,7 @@ PACE_OPTIONS: Final = (
     option(
         "-j", "--concurrency", type=click.IntRange(1, 1024), help=f"Calls in flight at most. {_default('concurrency')}"
     ),
-    option("--rpm", type=click.IntRange(min=1), help="Calls a minute at most."),
+    option("--rpm", type=click.IntRange(1, LARGEST), help="Calls a minute at most."),
 )
 
 
@@ -139,15 +149,15 @@ SAMPLING_OPTIONS: Final = (
     option(
         "--max-attempts", type=click.IntRange(1, 100), help=f"HTTP exchanges a turn at most. {_default('max_attempts')}"
     ),
-    option("--temperature", type=DecimalNumber(), help="Sampling temperature."),
+    option("--temperature", type=DecimalNumber(at_least=0), help="Sampling temperature."),
     option("--top-p", type=DecimalNumber(), help="Nucleus sampling."),
-    option("--max-tokens", type=click.IntRange(min=1), help="Tokens of an answer at most."),
+    option("--max-tokens", type=click.IntRange(1, LARGEST), help="Tokens of an answer at most."),
     option(
         "--max-tokens-field",
         type=click.Choice(["max_tokens", "max_completion_tokens"]),
         help=f"The body's member that carries --max-tokens. {_default('max_tokens_field')}",
     ),
-    option("--seed", type=click.IntRange(-(2**53) + 1, 2**53 - 1), help="Sampling seed."),
+    option("--seed", type=click.IntRange(-LARGEST, LARGEST), help="Sampling seed."),
     option("--stop", type=PlainText(), multiple=True, metavar="TEXT", help="Stop sequence. May be repeated."),
     option("--reasoning-effort", metavar="WORD", help="low, medium, high, or what the endpoint takes."),
     option(
@@ -166,9 +176,9 @@ SELECTION_OPTIONS: Final = (
         "Where a selection takes no line of a file, nothing is recorded.",
     ),
     option("--request-id", "request_ids", type=Identifier(), multiple=True, help="Take this request. May be repeated."),
-    option("--sample", type=click.IntRange(min=1), help="Take N requests drawn by --sample-seed."),
+    option("--sample", type=click.IntRange(1, LARGEST), help="Take N requests drawn by --sample-seed."),
     option(
-        "--sample-seed", type=click.IntRange(0, 2**53 - 1), help="The same seed draws the same requests. [default: 0]"
+        "--sample-seed", type=click.IntRange(0, LARGEST), help="The same seed draws the same requests. [default: 0]"
     ),
 )
 POLICY_OPTIONS: Final = (
@@ -205,7 +215,7 @@ NAMING_OPTIONS: Final = (
         help="How the candidate is prompted, over what the file says: baseline, or "
         "nemo_nemotron_fabric__contract_tuned_v1, which has a corrective second turn.",
     ),
-    option("--run-id", type=Identifier(), help="The run's name, over what the file says."),
+    option("--run-id", type=RunId(), help="The run's name, over what the file says."),
     option("--tag", "tags", type=IdPair(), multiple=True, metavar="NAME=VALUE", help="Recorded. May be repeated."),
     option("--description", type=PlainText(), metavar="TEXT", help="What this run is for; kept as content."),
 )

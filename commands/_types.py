@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from ledger.events import FOREIGN_TEXT_PATTERN, ID_PATTERN
+from ledger.events import FOREIGN_TEXT_PATTERN, ID_PATTERN, LATEST
 from ledger.times import format_time
 
 _ID = re.compile(ID_PATTERN)
@@ -18,6 +18,8 @@ _RANGE = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _POSITION = re.compile(r"[1-9][0-9]{0,15}\Z")
 _NUMBER = re.compile(r"[+-]?[0-9]+\Z")
+LARGEST: Final = 2**53 - 1
+"""The largest integer that an event may hold: every reader of JSON has it exactly."""
 
 
 def is_utf8(text: str) -> bool:
@@ -73,6 +75,16 @@ class Identifier(click.ParamType[str]):
         text = str(value)
         if not _ID.match(text):
             self.fail(f"{text!r} is no id: letters, digits and . _ : @ - only, 128 at most", param, ctx)
+        return text
+
+
+class RunId(Identifier):
+    """An id that a run is given: any but the word that means the newest one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        if text == LATEST:
+            self.fail(f"{text!r} always means the newest run: no run can have it as its id", param, ctx)
         return text
 
 

@@ -24,7 +24,7 @@ from commands._output import STDOUT, opened_out, refuse_other_forms, say
 from commands._progress import TerminalLine
 from commands._run_options import VariantName
 from commands._signals import ended_by_sigterm
-from commands._types import Identifier
+from commands._types import Identifier, RunId
 from runner.prepare import (
     FORMATS,
     SKIPPABLE,
@@ -101,7 +101,7 @@ from runner.prepare import (
     show_default=True,
     help="The candidate agent.",
 )
-@option("--run-id", type=Identifier(), help="The run's name, to stand on every line.")
+@option("--run-id", type=RunId(), help="The run's name, to stand on every line.")
 @option("--system-prompt-file", metavar="FILE", help="Text of the system prompt, in place of the bundled one.")
 @option("--user-prompt-file", metavar="FILE", help="Text of the user prompt, in place of the bundled one.")
 def prepare(file: str, out: str | None, labels_out: str | None, **given: Any) -> int:

@@ -21,6 +21,8 @@ from ledger.integrity.canonical import encode_payload, encode_scalars
 
 LEDGER_RUN_ID: Final = "$ledger"
 """The run id of events about the ledger itself; no run may bear it."""
+LATEST: Final = "latest"
+"""The newest run, wherever a run is looked up: no run can be given it as its own id."""
 
 # Python's ``$`` also matches before a last newline; ``\Z`` does not. pydantic's own engine
 # (Rust) has no such quirk, so the annotations below may use ``$``.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ledger import open_ledger
-from ledger.events import Id
+from ledger.events import LATEST, Id
 from ledger.projections.report import report as fold_report
 from ledger.projections.results import results as fold_results
 from ledger.store import Store
@@ -24,6 +24,12 @@ from runner.settings import RunSettings
 IN_MEMORY = "sqlite://"
 
 
+def _not_reserved(run_id: str) -> str:
+    if run_id == LATEST:
+        raise ValueError(f"{LATEST!r} always means the newest run: no run can have it as its id")
+    return run_id
+
+
 class NemotronExternalRunnerConfig(RunSettings):
     """Where to, with which key, and every option of a run with its default."""
 
@@ -31,7 +37,7 @@ class NemotronExternalRunnerConfig(RunSettings):
     base_url: str = "https://integrate.api.nvidia.com/v1"
     model: str = "nvidia/llama-3.3-nemotron-super-49b-v1.5"
     actor: Id = "python-api"
-    run_id: Id | None = None
+    run_id: Annotated[Id, AfterValidator(_not_reserved)] | None = None
     variant: str | None = None
     tags: dict[Id, Id] = Field(default_factory=dict)
     description: str | None = None

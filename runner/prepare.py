@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import orjson
 
+from ledger.events import LATEST
 from runner.labels import MAX_LINE_BYTES as MAX_LABELS_LINE_BYTES
 from runner.leakage import scan_request
 from runner.prepare_columns import check_columns
@@ -344,6 +345,8 @@ class _Preparation:
 
 
 def _check_fields(file: str, options: PrepareOptions) -> None:
+    if options.run_id == LATEST:
+        raise PrepareError(Fault(f"{LATEST!r} always means the newest run: no run can have it", file, field="run_id"))
     for name in (*options.mapping, *options.constants):
         if not is_field(name):
             raise PrepareError(Fault(f"nothing to map to; there are {known_fields()}", file, field=name))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import BinaryIO, Final, Literal
 
-from ledger.events import Counts, NewEvent, RunAbandoned, RunBlocked, RunCompleted, RunResumed, new_event
+from ledger.events import LATEST, Counts, NewEvent, RunAbandoned, RunBlocked, RunCompleted, RunResumed, new_event
 from ledger.projections.counts import counts
 from ledger.store import NO_RUN, Expected, Store, Writer
 from runner.driver import Client, Driver, RunContext
@@ -325,6 +325,9 @@ def _identity(first: ReplayRequest, plan: RunPlan) -> tuple[str, RunIdentity]:
     """The run's id, and what its lines must share: by the first valid line and what was given."""
     who = identity(first)
     run_id = plan.run_id or who.run_id or made_run_id(datetime.now(UTC))
+    if run_id == LATEST:
+        place = "" if plan.run_id else f"line {first.line}: run_id: "
+        raise RunError(f"{place}{LATEST!r} always means the newest run: no run can have it as its id")
     return run_id, RunIdentity(run_id, who.candidate_id, who.candidate_variant_id, plan.run_id)
 
 

@@ -19,6 +19,7 @@ from runner.prices import check_prices
 
 TEXT_SETTINGS: Final = frozenset({"stop", "extra_body", "headers", "ca_file", "proxy", "request_ids"})
 RESUME_MAY_CHANGE: Final = frozenset({"concurrency", "rpm", "proxy"})
+_LARGEST: Final = 2**53 - 1  # the largest integer that an event may hold
 
 
 def _decimal_in(value: Any) -> Any:
@@ -47,15 +48,15 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     concurrency: int = Field(default=16, ge=1, le=1024)
-    rpm: int | None = Field(default=None, ge=1)
+    rpm: int | None = Field(default=None, ge=1, le=_LARGEST)
     attempt_timeout: DecimalText = "60"
     request_timeout: DecimalText = "300"
     max_attempts: int = Field(default=3, ge=1, le=100)
     temperature: DecimalText | None = None
     top_p: DecimalText | None = None
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1, le=_LARGEST)
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    seed: int | None = Field(default=None, ge=-(2**53) + 1, le=2**53 - 1)
+    seed: int | None = Field(default=None, ge=-_LARGEST, le=_LARGEST)
     stop: tuple[str, ...] | None = None
     reasoning_effort: Annotated[str, Field(pattern=r"^[a-z]{1,16}$")] | None = None
     response_format: Literal["none", "json_object", "json_schema"] = "none"
@@ -71,8 +72,8 @@ class RunSettings(BaseModel):
     max_error_rate: DecimalText | None = None
     limit: Annotated[str, Field(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")] | None = None
     request_ids: tuple[str, ...] | None = None
-    sample: int | None = Field(default=None, ge=1)
-    sample_seed: int | None = Field(default=None, ge=0, le=2**53 - 1)
+    sample: int | None = Field(default=None, ge=1, le=_LARGEST)
+    sample_seed: int | None = Field(default=None, ge=0, le=_LARGEST)
     prices: Annotated[InstanceOf[Prices], AfterValidator(check_prices)] | None = None
     """From ``runner.prices.parse_prices``. Recorded price by price, so that a report needs no file."""
 

@@ -346,3 +346,35 @@ def test_a_run_whose_content_was_taken_away_was_resumed_into_an_unexpected_key_e
     assert ended.code == 4, ended.err
     assert "the database did not keep what was written: position 42 has no content" in ended.err
     assert endpoint.stats()["calls"] == before
+
+
+def test_a_run_was_named_latest_and_had_the_word_for_good(program: Program, against: Against, three: Path) -> None:
+    endpoint = against()
+    named = program.folder / "named.jsonl"
+    named.write_text(f"{request_line(1, run_id='latest')}\n")
+    for words in (
+        ("run", three, "--run-id", "latest"),
+        ("run", three, "--run-id", "latest", "--dry-run"),
+        ("run", named),
+        ("run", named, "--dry-run"),
+        ("prepare", three, "--run-id", "latest", "--out", "out.jsonl"),
+    ):
+        ended = program(*words)
+        assert ended.code == 2, words
+        assert "'latest' always means the newest run" in ended.err, words
+        assert sorted(path.name for path in program.folder.iterdir()) == ["incidents.jsonl", "named.jsonl"], words
+    assert endpoint.requests() == []
+    assert program("run", named, "--run-id", "mine").code == 0
+    assert program("run", three, "--run-id", "later").code == 0
+    assert program("report", "latest", "--format", "json").json["run_id"] == "later"
+
+
+def test_an_integer_that_no_event_can_hold_ended_as_a_fault_of_our_own(program: Program, three: Path) -> None:
+    for name in ("--max-tokens", "--rpm", "--sample"):
+        for words in ((), ("--dry-run",)):
+            ended = program("run", three, "--no-api-key", name, 2**53, *words)
+            assert ended.code == 2, (name, words)
+            assert f"{name}': {2**53} is not in the range 1<=x<={2**53 - 1}" in ended.err
+    ended = program("run", three, "--no-api-key", "--dry-run", "--temperature=-0.1")
+    assert (ended.code, "-0.1 is less than 0" in ended.err) == (2, True)
+    assert [path.name for path in program.folder.iterdir()] == ["incidents.jsonl"]

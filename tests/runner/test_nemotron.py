@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import runner
+from commands._ledger import find_run
 from ledger import open_ledger
+from ledger.events import LATEST
 from runner import (
     NEMOTRON_CONTRACT_TUNED_VARIANT_ID,
     NemotronExternalRunnerConfig,
@@ -208,3 +210,22 @@ async def test_a_key_across_the_edge_of_a_large_reply_is_not_left_in_half() -> N
     assert isinstance(exchange, Exchange)
     assert exchange.truncated
     assert key[:6].encode() not in exchange.body
+
+
+@pytest.mark.parametrize("wrong", [{"run_id": "latest"}, {"max_tokens": 2**53}, {"rpm": 2**53}, {"sample": 2**53}])
+def test_what_no_run_can_have_was_taken_until_the_ledger_was_made(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        config(**wrong)
+
+
+async def test_a_run_named_latest_before_the_word_was_reserved_hid_every_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = f"sqlite:///{tmp_path / 'l.db'}"
+    for run_id, reserved in (("latest", ""), ("newer", LATEST)):
+        monkeypatch.setattr("runner.replay.LATEST", reserved)
+        requests = [a_request(run_id=run_id)]
+        await run_nemotron_external_replay(requests=requests, config=config(), client=Double(GOOD), ledger=ledger)
+    with open_ledger(ledger, "read") as store:
+        assert find_run(store, "latest") == "newer"
+        assert find_run(store, "lates") == "latest"

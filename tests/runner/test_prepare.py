@@ -127,6 +127,10 @@ def test_an_alert_rule_becomes_a_request(tmp_path: Path) -> None:
     assert isinstance(parse_line(1, outcome.text.encode().strip()), ReplayRequest)
 
 
+def test_requests_for_a_run_named_latest_were_made(tmp_path: Path) -> None:
+    assert refused(tmp_path, "rules.jsonl", [RULE], run_id="latest").field == "run_id"
+
+
 def test_no_variant_makes_requests_of_the_baseline(tmp_path: Path) -> None:
     (request,) = Outcome(written(tmp_path, "rules.jsonl", [RULE])).requests
     assert "candidate_variant_id" not in request["metadata"]
