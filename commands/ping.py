@@ -58,7 +58,7 @@ def ping(ctx: click.Context, /, timeout: str | None, as_json: bool, **given: Any
     Without JSON mode a run works as well.
 
     \b
-    Exit: 0 a run may begin; 1 it answers, but gives no completion; 2 no key; 4 it cannot
+    Exit: 0 a run may begin, be it that the list of models lacks yours; 1 it answers, but gives no completion; 2 no key; 4 it cannot
     be reached or refuses the key.
     """
     model = given["model"] or DEFAULT_MODEL
@@ -98,7 +98,14 @@ def _lines(result: PingResult) -> Iterator[str]:
     yield f"{terminal(result.endpoint)}, model {terminal(result.model)}"
     for check in result.checks:
         yield f"  {_QUESTIONS[check.name]:<28}{check.verdict:<9}{terminal(check.detail)}"
-    yield "A run may begin." if result.ok else "A run would not succeed."
+    yield _conclusion(result)
+
+
+def _conclusion(result: PingResult) -> str:
+    if not result.ok:
+        return "A run would not succeed."
+    unlisted = any(check.name == "model" and check.verdict == "no" for check in result.checks)
+    return "A run may begin, but is this the model that you mean? See above." if unlisted else "A run may begin."
 
 
 def _exit_code(result: PingResult) -> int:

@@ -52,3 +52,11 @@ def test_what_an_endpoint_says_does_not_act_on_the_terminal(program: Program, ag
     ended = program("ping", *MODEL)
     assert ended.code == 1
     assert b"\x1b" not in ended.out
+
+
+def test_a_model_that_the_endpoint_does_not_list_is_asked_about_at_the_end(program: Program, against: Against) -> None:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": '{"ready": true}'}}
+    against({"status": 200, "body": {"id": "c-1", "model": "mock-1", "choices": [choice]}, "repeat": 10})
+    ended = program("ping", "--model", "another")
+    assert ended.code == 0
+    assert "is this the model that you mean?" in ended.text.splitlines()[-1]
