@@ -15,6 +15,7 @@ from typing import Any, Final
 from ledger.events import ID_PATTERN
 from ledger.projections.decisions import RISK_LEVELS
 from ledger.projections.grading import LABEL_SCHEMA, Label
+from runner.not_utf8 import way_out
 from runner.strict_json import StrictJsonError, loads
 
 MAX_LINE_BYTES: Final = 64 * 1024
@@ -159,7 +160,8 @@ def _texts(lines: Iterable[bytes]) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise LabelError(f"not UTF-8 at byte {error.start + 1}", line=number) from None
+            out = way_out(line if number == 1 else b"")
+            raise LabelError(f"not UTF-8 at byte {error.start + 1}; {out}", line=number) from None
 
 
 def _check_length(line: bytes, number: int) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
+from runner.not_utf8 import way_out
 from runner.prepare_sources import Fault, Found, PrepareError, Record, counted
 from runner.requests import MAX_LINE_BYTES
 
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 MAX_ROW_CHARS: Final = MAX_LINE_BYTES
 """A request is one line of at most so many bytes, and no row that is longer could become one."""
 
@@ -39,10 +42,17 @@ def read_csv(stream: BinaryIO, file: str, on_columns: Callable[[Sequence[str]], 
                     yield _row(header, cells, file, place)
     except csv.Error as error:
         raise PrepareError(Fault(f"not CSV: {error}", file, f"line {lines.row_at}")) from None
-    except UnicodeDecodeError:
-        raise PrepareError(Fault("not UTF-8", file, f"after line {lines.number}")) from None
+    except UnicodeDecodeError as error:
+        line = lines.number + _line_ends(error.object[: error.start]) + 1
+        fault = f"not UTF-8; {way_out(b'' if lines.number else error.object)}"
+        raise PrepareError(Fault(fault, file, f"line {line}")) from None
     finally:
         text.detach()  # the stream is the caller's to close
+
+
+def _line_ends(undecoded: bytes) -> int:
+    """How many lines end in what was to be decoded at once: none of them was given out yet."""
+    return len(_LINE_END.findall(undecoded))
 
 
 class _Lines:

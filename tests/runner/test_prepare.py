@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import json
@@ -397,6 +398,27 @@ def test_a_csv_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"incident_id,b\n1,\xff\n")
     with pytest.raises(PrepareError, match="not UTF-8"):
         Outcome(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "named"),
+    [
+        ("incident_id,b\n1,x\n".encode("utf-16"), 1, "of UTF-16; convert it: `iconv -f UTF-16 -t UTF-8`"),
+        (codecs.BOM_UTF16_BE + "incident_id,b\n1,x\n".encode("utf-16-be"), 1, "of UTF-16"),
+        (b"incident_id,b\r\n1,\xe9\r\n", 2, "`iconv -f ENCODING -t UTF-8`"),
+        (b"incident_id,b\n" + b"".join(b"%d,x\n" % n for n in range(5000)) + b"x,\xe9\n", 5002, "ENCODING"),
+        (b"incident_id,b\n1,x\n2,\xe2\x82", 3, "ENCODING"),
+    ],
+)
+def test_a_csv_file_that_is_not_utf_8_was_told_to_fail_after_line_0(
+    tmp_path: Path, content: bytes, line: int, named: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(PrepareError) as refusal:
+        Outcome(tmp_path / "a.csv")
+    assert refusal.value.place == f"line {line}"
+    assert refusal.value.message.startswith("not UTF-8; ")
+    assert named in refusal.value.message
 
 
 # --- ids -----------------------------------------------------------------------------------
