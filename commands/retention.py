@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import click
 
 from commands._click import Command, SubGroup
@@ -13,6 +16,26 @@ from commands._signing import code_after, open_to_append, signed
 from commands.hold import by_line, by_whom, note_option, said_at
 from ledger.integrity.holds import MAX_DAYS, read_keeping, set_retention
 
+_BELOW_NONE: Final = re.compile(r"-[0-9]+\Z")
+
+
+class _TakesDays(Command):
+    """A verb to which ``-1`` is a number out of range, not an option that there is none of."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)  # click takes from it what it has read
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            days = next(
+                (word for word in given if _BELOW_NONE.match(word) and word.startswith(error.option_name)), None
+            )
+            if days is None:
+                raise
+            of = next(one for one in self.params if isinstance(one, click.Argument))
+            of.type_cast_value(ctx, days)
+            raise
+
 
 @click.group(cls=SubGroup)
 def retention() -> None:
@@ -21,7 +44,7 @@ def retention() -> None:
 
 @retention.command(
     "set",
-    cls=Command,
+    cls=_TakesDays,
     examples=[
         'replay-ledger retention set 183 --note "six months of logs, as the regulation asks"',
         'replay-ledger retention set 30 --note "the regulation changed"',

@@ -253,3 +253,14 @@ def test_a_variable_does_not_confirm_an_erasure(recorded: Program, by_file: bool
     assert (ended.code, ended.out) == (2, b"")
     assert "confirm it with --yes" in ended.err
     assert files_with(recorded, "Decide on incident")
+
+
+@pytest.mark.parametrize("words", [("-1",), ("--note", "a note", "-183")])
+def test_a_floor_below_none_was_called_an_option_that_there_is_none_of(
+    program: Program, words: tuple[str, ...]
+) -> None:
+    ended = program("retention", "set", *words)
+    assert ended.code == 2
+    assert f"Invalid value for 'DAYS': {words[-1]} is not in the range 0<=x<=" in ended.err
+    ended = program("retention", "set", "--nte", words[-1])
+    assert (ended.code, "No such option '--nte'" in ended.err) == (2, True)
