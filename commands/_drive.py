@@ -14,9 +14,9 @@ import click
 from commands._failures import UNAVAILABLE, Refused
 from commands._ledger import typed_again
 from commands._options import STDIN, F, option
-from commands._output import ReaderGone, is_terminal, say, write_data
+from commands._output import ReaderGone, counted, is_terminal, say, write_data
 from commands._progress import TerminalLine
-from commands._run_outputs import out_files_option, write_out_files
+from commands._run_outputs import code_where_unwritten, out_files_option, write_out_files
 from commands._session import Session
 from commands._signals import WaitingReader, ended_by_sigterm, heard_by
 from commands._summary import cost_lines, counts_line, exit_code, gate_lines, unanswered_lines, usable_line
@@ -106,11 +106,12 @@ def conclude(
     for line in _told(outcome, report, settings):
         say(line)
     _tell_next(state, store, outcome, report, file)
-    write_out_files(store, outcome.run_id, outs)
+    written = write_out_files(state, store, outcome.run_id, outs)
     if form is not None:
         with suppress(ReaderGone):  # The exit code is the run's, whoever reads on.
             write_data(report_forms.render(store, report, form))
-    return exit_code(outcome, report, settings)
+    code = exit_code(outcome, report, settings)
+    return code if written else code_where_unwritten(code)
 
 
 def recorded_settings(store: Store, run_id: str) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def tell_faults(faults: Faults, file: str | None) -> None:
     for fault in faults.kept[:SHOWN_FAULTS]:
         say(fault_line(fault, file))
     if faults.total > SHOWN_FAULTS:
-        say(f"... and {faults.total - SHOWN_FAULTS:,} more lines that were refused")
+        say(f"... and {counted(faults.total - SHOWN_FAULTS, 'more line that was', 'more lines that were')} refused")
 
 
 def fault_line(fault: Fault, file: str | None) -> str:

@@ -1,9 +1,11 @@
-"""Which files ``--out`` may not name: a ledger, a signer's file, an input, another output."""
+"""Which files ``--out`` may not name: a ledger, a signer's file, an input, another output, an unwritable one."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -57,6 +59,24 @@ def _is_database(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
+
+
+def refuse_unwritable(out: str | Path) -> None:
+    """Raise ``OutputRefused`` where ``out`` could not be written, or its folder takes no new file. Links are followed.
+
+    By trying it with a file of no name: a folder may refuse one for other reasons than its mode.
+    """
+    target = Path(os.path.realpath(out))
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if target.is_file() or not target.exists():
+            tempfile.TemporaryFile(dir=target.parent).close()  # what is written takes its place from beside it
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OutputRefused(f"{out} cannot be written: {reason}; give --out another file") from None
 
 
 def refuse_shared(inputs: Mapping[str, str | None], outputs: Mapping[str, str | None]) -> None:

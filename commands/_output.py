@@ -60,6 +60,11 @@ def say(*lines: str, **style: Any) -> None:
         click.echo(shown, err=True, color=True)
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """So many of what, in words. ``many``: what more than one are called, where that is not ``one`` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def wants_colour(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
     """No colour where ``NO_COLOR`` is set and not empty (no-color.org), and none outside a terminal."""
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":

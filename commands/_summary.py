@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from commands._failures import NO, OK, STOPPED, UNAVAILABLE, WRONG_USE
+from commands._output import counted
 from ledger.projections.cost import Prices
 from ledger.render.report_words import by_frequency, count, why_not_usable
 from runner.codes import lookup
@@ -56,7 +57,7 @@ def unanswered_lines(outcome: RunOutcome, report: Mapping[str, Any]) -> Iterator
         return
     calls = count(report["calls"]["started"], "call")
     often = "".join(
-        f"; most often {code} ({number:,} of {report['requests']:,} requests)"
+        f"; most often {code} ({number:,} of {counted(report['requests'], 'request')})"
         for code, number in by_frequency(report["errors"])[:1]
     )
     yield f"the endpoint never answered: {calls}, not one answer{often}"
@@ -82,14 +83,15 @@ def gated(gate: str, report: Mapping[str, Any]) -> int:
 def counts_line(report: Mapping[str, Any]) -> str:
     """``120 requests: 110 accepted at once, 10 fail-closed fallback``."""
     told = [f"{report[name]:,} {words}" for name, words in _FOR_PEOPLE.items() if report[name]]
-    return f"{report['requests']:,} requests" + (f": {', '.join(told)}" if told else "")
+    return counted(report["requests"], "request") + (f": {', '.join(told)}" if told else "")
 
 
 def gate_lines(report: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[str]:
     """One line for each gate that was given."""
     for name, rate in gates_given(settings).items():
         verdict = "past" if past(name, report, rate) else "within"
-        yield f"{verdict} --{name.replace('_', '-')} {rate}: {gated(name, report):,} of {report['requests']:,} requests"
+        requests = counted(report["requests"], "request")
+        yield f"{verdict} --{name.replace('_', '-')} {rate}: {gated(name, report):,} of {requests}"
 
 
 def prices_lines(prices: Prices | None, model: str) -> Iterator[str]:
@@ -111,7 +113,8 @@ def cost_lines(report: Mapping[str, Any]) -> Iterator[str]:
     if cost["total"] is not None:
         yield f"cost: {known}"
     elif cost["calls_without_cost"]:
-        yield f"cost: unknown for {cost['calls_without_cost']:,} of {report['calls']['started']:,} calls; {known} else"
+        calls = counted(report["calls"]["started"], "call")
+        yield f"cost: unknown for {cost['calls_without_cost']:,} of {calls}; {known} else"
     else:
         yield f"cost: unknown, as there are events that cannot be read; {known} by those that can"
 

@@ -12,7 +12,7 @@ from commands._click import Command, SubGroup
 from commands._failures import NO, OK
 from commands._ledger import open_for
 from commands._options import json_option, no_key_option, option
-from commands._output import json_line, say, write_data
+from commands._output import counted, json_line, say, write_data
 from commands._progress import TerminalLine
 from commands._session import session
 from commands._signing import Beginning, checkpoint_at_end
@@ -184,7 +184,7 @@ def copy(ctx: click.Context, /, source: str, target: str, as_json: bool) -> int:
     if as_json:
         write_data([json_line({"size": found.size, "root": found.root.hex(), "same": same})])
     else:
-        say(f"{head.size:,} events copied to {places[1].shown}")
+        say(f"{counted(head.size, 'event')} copied to {places[1].shown}")
         say(f"  root of the original  {head.root.hex()}")
         say(f"  root of the copy      {found.root.hex()}")
         say("  the same" if same else "  NOT the same")

@@ -17,7 +17,7 @@ from commands._issuing import issue_bytes, issue_option
 from commands._ledger import check_as_of, find_run, open_for
 from commands._options import STDIN, accept_clock_option, actor_option, as_of_option, option, out_option
 from commands._out_files import refuse_shared
-from commands._output import REPORT_EXTENSIONS, STDOUT, ReaderGone, format_for, say, write_data
+from commands._output import REPORT_EXTENSIONS, STDOUT, ReaderGone, counted, format_for, say, write_data
 from commands._progress import TerminalLine
 from commands._signing import code_after, open_to_append, signed
 from commands._who import who_runs
@@ -157,13 +157,14 @@ class _Work:
 def _tell(graded: Grading) -> None:
     joined = graded.joined
     done = "recorded" if graded.new else "on record already, nothing was appended,"
-    say(f"{len(joined.graded):,} of {len(joined.decisions):,} requests graded; {done} at position {graded.position}.")
+    requests = counted(len(joined.decisions), "request")
+    say(f"{len(joined.graded):,} of {requests} graded; {done} at position {graded.position}.")
     _tell_ids("without a label", joined.unlabelled)
     if len(joined.unlabelled) > _NAMED:
         say("Question 11 of docs/sql.md lists every request without a label (`replay-ledger sql`).")
     _tell_ids("labelled, but no request of the run", [label.named for label in joined.unknown])
     if graded.unreadable:
-        say(f"{graded.unreadable:,} events of the run cannot be read; nothing they say is in this.")
+        say(f"{counted(graded.unreadable, 'event')} of the run cannot be read; nothing said there is in this.")
 
 
 def _tell_ids(what: str, ids: list[str]) -> None:

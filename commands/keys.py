@@ -11,7 +11,7 @@ from commands._click import Command, SubGroup
 from commands._failures import Refused
 from commands._ledger import open_for, typed_again
 from commands._options import accept_clock_option, option, typed_option
-from commands._output import say, write_data
+from commands._output import counted, say, write_data
 from commands._session import Session, session
 from commands._signing import signer_for, signer_store, where_looked
 from commands._types import PlainText
@@ -85,7 +85,7 @@ def rotate(ctx: click.Context, /, note: str | None, key_lost: bool, accept_clock
     except RotatedUnsigned:
         _tell_what_comes_next(session(ctx), signer)
     else:
-        say(f"Signed by the ledger's key from here on, over {checkpoint.size:,} events:")
+        say(f"Signed by the ledger's key from here on, over {counted(checkpoint.size, 'event')}:")
     write_data([f"{signer.vkey(store)}\n".encode("ascii")])
 
 

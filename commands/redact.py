@@ -12,7 +12,7 @@ from commands._click import Command
 from commands._failures import INCOMPLETE, NO, OK, Refused
 from commands._ledger import find_run, open_for
 from commands._options import accept_clock_option, actor_option, json_option, option, typed_option
-from commands._output import is_terminal, json_line, say, write_data
+from commands._output import counted, is_terminal, json_line, say, write_data
 from commands._progress import TerminalLine
 from commands._signing import code_after, open_to_append, signed
 from commands._types import Identifier, PlainText
@@ -126,7 +126,8 @@ def _erase(store: Store, target: Target, reason: str, by: By) -> tuple[Redacted,
             done = erase(store, target, reason=reason, by=by, progress=progress)
         except LedgerError:
             if so_far:
-                say(f"{so_far:,} contents were erased before it stopped; the same command again erases the rest.")
+                contents = counted(so_far, "content was", "contents were")
+                say(f"{contents} erased before it stopped; the same command again erases the rest.")
             raise
     # Also where nothing was left to erase: an earlier attempt may have ended before this.
     left = store.erase_traces()
@@ -147,6 +148,10 @@ def _lines(found: Survey) -> Iterator[str]:
         yield f"  {kind:<20}{contents:>10,} contents{size:>16,} bytes"
 
 
+def _amount(found: Survey) -> str:
+    return f"{counted(found.contents, 'content')}, {counted(found.bytes, 'byte')}"
+
+
 def _tell_survey(found: Survey, target: Target, *, as_json: bool) -> None:
     if as_json:
         members: dict[str, Any] = {**target._asdict(), "contents": found.contents, "bytes": found.bytes}
@@ -156,7 +161,7 @@ def _tell_survey(found: Survey, target: Target, *, as_json: bool) -> None:
     if not found.contents:
         say(f"Nothing is left to erase of {_scope(target)}.")
         return
-    say(f"This would be erased of {_scope(target)}: {found.contents:,} contents, {found.bytes:,} bytes.")
+    say(f"This would be erased of {_scope(target)}: {_amount(found)}.")
     for line in _lines(found):
         say(line)
 
@@ -164,7 +169,7 @@ def _tell_survey(found: Survey, target: Target, *, as_json: bool) -> None:
 def _confirmed(found: Survey, target: Target) -> bool:
     if not found.contents:
         return True
-    say(f"To be erased of {_scope(target)}, for good: {found.contents:,} contents, {found.bytes:,} bytes.")
+    say(f"To be erased of {_scope(target)}, for good: {_amount(found)}.")
     for line in _lines(found):
         say(line)
     return click.confirm("Erase them?", err=True)
@@ -172,7 +177,8 @@ def _confirmed(found: Survey, target: Target) -> bool:
 
 def _tell_done(store: Store, target: Target, done: Redacted, left: str | None) -> None:
     if done.contents:
-        say(f"{done.contents:,} contents of {_scope(target)} are erased.")
+        are = "is" if done.contents == 1 else "are"
+        say(f"{counted(done.contents, 'content')} of {_scope(target)} {are} erased.")
         for text in (_ON_POSTGRES, _COPIES_ELSEWHERE) if store.dialect == "postgresql" else (_COPIES_ELSEWHERE,):
             say(text)
     else:

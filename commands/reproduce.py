@@ -16,7 +16,7 @@ from commands._failures import INCOMPLETE, NO, OK, Refused
 from commands._in_files import read_in
 from commands._ledger import find_run, open_for
 from commands._options import option, out_option
-from commands._output import STDOUT, ReaderGone, format_for, is_terminal, json_line, write_data
+from commands._output import STDOUT, ReaderGone, counted, format_for, is_terminal, json_line, write_data
 from commands._progress import TerminalLine
 from ledger.render.safe import terminal
 from ledger.store import Store
@@ -219,7 +219,7 @@ def _text(told: Iterable[Case | Tally], ended: _Ended) -> Iterator[bytes]:
             yield _line(_case(members))
     if sum(ended.verdicts.values()) != 1:
         runs = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(ended.verdicts.items()))
-        yield _line(f"{sum(ended.verdicts.values()):,} runs{': ' + runs if runs else ''}")
+        yield _line(f"{counted(sum(ended.verdicts.values()), 'run')}{': ' + runs if runs else ''}")
 
 
 def _line(text: str) -> bytes:
@@ -265,7 +265,7 @@ def _summary(run: dict[str, Any]) -> Iterator[str]:
         "with an event that cannot be read": run["unreadable_requests"],
     }
     told = [f"{count:,} {words}" for words, count in counts.items() if count]
-    yield f"  {run['requests']:,} requests" + (f": {', '.join(told)}" if told else "")
+    yield f"  {counted(run['requests'], 'request')}" + (f": {', '.join(told)}" if told else "")
     if run["undecided"]:
         from runner.reproduce import REASONS  # noqa: PLC0415 - the runner takes a second to import
 
@@ -274,7 +274,7 @@ def _summary(run: dict[str, Any]) -> Iterator[str]:
     if run["what_if"] is not None:
         yield from _what_if_lines(run["what_if"])
     else:
-        yield f"  {run['decisions']:,} decisions made again"
+        yield f"  {counted(run['decisions'], 'decision')} made again"
     if run["state"] == "running":
         yield "  the run has not ended: what it will still decide is not in this"
     if run["guard"] is not None:
@@ -309,7 +309,7 @@ def _guard_lines(guard: dict[str, Any]) -> Iterator[str]:
         recorded = "unknown" if versions["recorded"] is None else versions["recorded"]
         by += f", where version {recorded} was recorded: a rule may have changed on purpose"
     lacking = f", {guard['undecided']:,} with their content gone" if guard["undecided"] else ""
-    yield f"  {guard['lines']:,} lines checked again {by}: {guard['differences']:,} otherwise{lacking}"
+    yield f"  {counted(guard['lines'], 'line')} checked again {by}: {guard['differences']:,} otherwise{lacking}"
 
 
 _WRITE: Final[dict[str, Callable[[Iterable[Case | Tally], _Ended], Iterator[bytes]]]] = {

@@ -11,7 +11,7 @@ from commands._click import Command
 from commands._drive import check_ahead, conclude, drive, opened_lines, report_options, shown_name, tell_faults
 from commands._failures import NO, OK, WRONG_USE, Refused
 from commands._options import accept_clock_option, actor_option, key_options, no_key_option, option
-from commands._output import is_terminal, json_line, say, write_data
+from commands._output import counted, is_terminal, json_line, say, write_data
 from commands._plan import make_plan
 from commands._run_options import run_options
 from commands._run_outputs import check_out_files
@@ -95,8 +95,8 @@ def run(
 def _try_dry(file: str, lines: BinaryIO, plan: RunPlan, *, as_json: bool) -> int:
     tried = try_dry(lines, plan)
     tell_faults(tried.faults, file)
-    say(f"Run {tried.run_id} would read {tried.lines:,} lines: {_dry_counts(tried)}.")
-    say(f"It would make {tried.max_calls:,} calls at most to {plan.base_url}.")
+    say(f"Run {tried.run_id} would read {counted(tried.lines, 'line')}: {_dry_counts(tried)}.")
+    say(f"It would make {counted(tried.max_calls, 'call')} at most to {plan.base_url}.")
     for line in prices_lines(plan.settings.prices, plan.model):
         say(line)
     say("Nothing was called and nothing recorded.")

@@ -191,7 +191,8 @@ class Verdict:
         said = "no head could be read" if self.size is None else f"the head says size {self.size}, root {self.root}"
         alone = "" if self.at is None else f", judging positions 1 to {self.at} alone: not what follows, nor the tables"
         yield f"{self.result}{self._allowed()}  {origin}"
-        yield f"  {self.events} events read and hashed again{alone}; {said}"
+        events = f"{self.events} {'event' if self.events == 1 else 'events'}"
+        yield f"  {events} read and hashed again{alone}; {said}"
         yield from self._finding_lines()
         yield from self._vouching_lines()
         yield from _listed("Unproven", self.unproven)

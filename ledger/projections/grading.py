@@ -167,7 +167,8 @@ def record_grades(
         _check(decisions)
         joined = join(decisions, labels)
         if not joined.graded:
-            raise GradingRefused(f"none of the {len(labels)} labels is for a request of run {run_id}")
+            said = "the only label is for no" if len(labels) == 1 else f"none of the {len(labels)} labels is for a"
+            raise GradingRefused(f"{said} request of run {run_id}")
         events = list(_events(run_id, decisions.position, joined, file_sha256, actor))
         before = _on_record(store, run_id, events)
         if before is not None:

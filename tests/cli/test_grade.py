@@ -182,7 +182,7 @@ def test_no_label_is_read_before_the_run_is_over_and_none_is_ever_sent(
             [LABELS[0], {"incident_id": "INC-1", "dangerous": True}],
             "bad.jsonl: line 2: request INC-1 is labelled already, by its incident or itself, on line 1",
         ),
-        ([{"request_id": "INC-99", "risk_level": "low"}], "none of the 1 labels is for a request of run r1"),
+        ([{"request_id": "INC-99", "risk_level": "low"}], "the only label is for no request of run r1"),
         (["\x1b[2J"], "bad.jsonl: line 1: "),
         ([], "bad.jsonl: there is no label in it"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,3 +101,47 @@ def test_a_run_that_was_stopped_is_written_down_as_it_stands(program: Program) -
     assert b'"outcome":"incomplete"' in (program.folder / "r.json").read_bytes()
     assert program("resume", "r", "--out", "again.csv").code in {1, 4}
     assert (program.folder / "again.csv").read_bytes() == program("results", "r", "--format", "csv").out
+
+
+def test_a_file_that_cannot_be_written_was_found_after_every_call_was_paid_for(
+    program: Program, against: Against, three: Path
+) -> None:
+    endpoint = against()
+    folder = program.folder / "rof"
+    folder.mkdir()
+    (program.folder / "there.json").mkdir()
+    (program.folder / "kept.csv").write_text("mine")
+    (program.folder / "kept.csv").chmod(0o444)
+    (program.folder / "away.json").symlink_to("nowhere/away.json")
+    before = sorted(program.folder.iterdir())
+    folder.chmod(0o555)
+    try:
+        for out in ("rof/x.json", "there.json", "kept.csv", "away.json"):
+            ended = program.unprivileged("run", three, "--out", "r.json", "--out", out)
+            assert (ended.code, f"Error: {out} cannot be written: " in ended.err) == (2, True), ended.err
+    finally:
+        folder.chmod(0o755)
+    assert endpoint.requests() == []
+    assert sorted(program.folder.iterdir()) == before
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_could_not_be_written_in_the_end_made_a_completed_run_pass_for_bad_input(
+    program: Program, against: Against, three: Path
+) -> None:
+    against(delay_ms=500)
+    folder = program.folder / "rof"
+    folder.mkdir()
+    process = program.start("run", three, "--run-id", "r", "-j", "1", "--out", "rof/x.json", "--out", "r.csv")
+    deadline = time.monotonic() + 30
+    while not (program.folder / "replay-ledger.db").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    folder.rmdir()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 4, err
+    assert b"Unexpected" not in err
+    assert b"Error: rof/x.json: no such file or directory\n" in err
+    assert b"The run is recorded. To write it: replay-ledger report r --out rof/x.json\n" in err
+    assert b"Wrote:  r.csv (results)" in err
+    folder.mkdir()
+    assert program("report", "r", "--out", "rof/x.json").code == 0

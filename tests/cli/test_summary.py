@@ -119,3 +119,10 @@ def test_the_counts_that_are_not_zero_are_told() -> None:
 def test_it_is_never_called_valid_but_usable_as_evaluation_and_why_not() -> None:
     assert usable_line(report()) == "usable as evaluation: yes"
     assert usable_line(report(**FALLBACKS)).startswith("usable as evaluation: no: 2 requests without an answer")
+
+
+def test_one_request_was_called_1_requests() -> None:
+    one = report(requests=1, accepted_first=1, accepted_after_retry=0)
+    assert counts_line(one) == "1 request: 1 accepted at once"
+    assert list(gate_lines(one, {"max_fallback_rate": "0"})) == ["within --max-fallback-rate 0: 0 of 1 request"]
+    assert counts_line(report(requests=1000)).startswith("1,000 requests: ")

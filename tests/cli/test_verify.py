@@ -150,3 +150,8 @@ def test_a_signers_store_that_cannot_be_used_is_left_out_and_said_so(kept: Progr
     ended = kept("verify")
     assert ended.code == 3
     assert "left out" in ended.err
+
+
+def test_one_event_was_called_1_events(program: Program) -> None:
+    assert program("db", "upgrade", "--no-key").code == 0
+    assert "\n  1 event read and hashed again; " in program("verify").text
