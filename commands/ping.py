@@ -58,8 +58,8 @@ def ping(ctx: click.Context, /, timeout: str | None, as_json: bool, **given: Any
     Without JSON mode a run works as well.
 
     \b
-    Exit: 0 a run may begin, be it that the list of models lacks yours; 1 it answers, but gives no completion; 2 no key; 4 it cannot
-    be reached or refuses the key.
+    Exit: 0 a run may begin, even if the list of models lacks yours; 1 it answers, but gives no
+    completion; 2 no key; 4 it cannot be reached or refuses the key.
     """
     model = given["model"] or DEFAULT_MODEL
     check_extra_body(given["extra_body"])

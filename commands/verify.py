@@ -78,9 +78,8 @@ def verify(
 
     Every event is read and hashed again, up to the root; every content is checked against its
     commitment; the tables made from the log are folded anew and compared. Nothing is changed.
-    Whoever can write to the database could write the whole of it anew: so PASS needs a signed
-    checkpoint that is kept outside of it, and one kept on another machine than the key says more.
-    (A ledger made from Python has no key yet: `keys rotate` gives it one, `checkpoint` signs it.)
+    Whoever can write to the database could write it all anew: so PASS needs a signed checkpoint that is
+    kept outside of it, best on another machine. (A ledger made from Python needs `keys rotate` first.)
 
     \b
     Exit: 0 PASS, everything matches and a checkpoint vouches for the end; 1 FAIL, something
