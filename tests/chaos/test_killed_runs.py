@@ -33,7 +33,7 @@ from tests.harness.mock_endpoint import MockEndpoint
 from tests.runner.playing import completion
 
 # Where a kill strikes is drawn anew each time, so the count is no threshold: more of them, now and then, by hand.
-KILLS = int(os.environ.get("REPLAY_LEDGER_KILLS", "10"))
+KILLS = int(os.environ.get("REPLAY_LEDGER_KILLS", "6"))
 REQUESTS = 60
 COMMAND = [sys.executable, "-m", "cli"]
 PROJECT = Path(__file__).resolve().parents[2]

@@ -532,7 +532,7 @@ way = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(way, min_size=1, max_size=6), st.booleans(), st.integers(1, 3))
 def test_a_run_against_any_endpoint_is_decided_again_alike(ways: list[bytes], tuned: bool, max_attempts: int) -> None:
     async def run(store: Store) -> None:

@@ -132,7 +132,7 @@ FLAT = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.tex
 OBJECTS = st.dictionaries(st.text(max_size=3), FLAT | st.lists(FLAT, max_size=2), min_size=1, max_size=4)
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(OBJECTS, OBJECTS, st.data())
 def test_the_quick_look_at_a_payload_takes_what_the_thorough_one_takes_and_nothing_else(
     first: dict[str, Any], other: dict[str, Any], data: st.DataObject

@@ -109,7 +109,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(mutations(), min_size=1, max_size=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @pytest.mark.timeout(900)
 def test_any_mutation_gets_the_same_verdict_quickly_and_slowly(
     original: Path, changes: list[tuple[str, dict[str, Any]]]

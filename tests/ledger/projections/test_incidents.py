@@ -7,7 +7,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from ledger.events import (
     FallbackApplied,
@@ -171,6 +171,7 @@ def _incidents_of(events: list[NewEvent]) -> list[Incident]:
         return list(incidents(store, "run-1"))
 
 
+@settings(max_examples=40)
 @given(stories())
 def test_together_they_are_what_the_report_counts(events: list[NewEvent]) -> None:
     with open_store("sqlite://", "create", fold=fold) as store:

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from ledger.events import FallbackApplied, LeakRejected, NewEvent, ParseFailed, Payload, RequestRejected, Retried
 from ledger.projections.commitments import ContentAltered
@@ -138,6 +138,7 @@ def refused(code: str, *fields: str) -> ParseFailed:
 # --- the page -------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(stories())
 def test_every_run_is_a_page_in_balance_that_runs_and_loads_nothing(story: list[NewEvent]) -> None:
     with open_store("sqlite://", "create", fold=fold) as store:
