@@ -19,7 +19,7 @@ import orjson
 
 from ledger.events import EVENT_TYPES, Event
 from ledger.integrity.canonical import CanonicalError, encode_payload
-from ledger.integrity.merkle import FANOUT
+from ledger.integrity.merkle import FANOUT_BITS, level_above
 from ledger.shapes import conform
 from ledger.store.envelope import FORMAT, SALT_BYTES
 from ledger.store.errors import LedgerMalformed
@@ -92,11 +92,8 @@ def check_page(rows: Sequence[tuple[Any, ...]], first: int, origin: str) -> Page
 def block_roots(leaves: Sequence[bytes]) -> list[bytes]:
     """The roots of each 256 leaves; there must be a whole number of such blocks."""
     row = list(leaves)
-    width = FANOUT
-    while width > 1:
-        pairs = iter(row)
-        row = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
-        width >>= 1
+    for _ in range(FANOUT_BITS):
+        row = level_above(row)
     return row
 
 

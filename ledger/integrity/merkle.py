@@ -62,8 +62,8 @@ def root(leaf_hashes: Iterable[bytes]) -> bytes:
 _NODE: Final = sha256(b"\x01")
 
 
-def _above(row: Sequence[bytes]) -> list[bytes]:
-    """The hash of each two subtrees side by side."""
+def level_above(row: Sequence[bytes]) -> list[bytes]:
+    """The hash of each two subtrees side by side; of an even number."""
     hashes, begin = [], _NODE.copy
     for left, right in zip(row[::2], row[1::2], strict=True):
         node = begin()
@@ -126,7 +126,7 @@ class Frontier:
                 row.insert(0, self._hashes.pop())
             if len(row) & 1:
                 alone.append(row.pop())
-            row = _above(row)
+            row = level_above(row)
             first >>= 1
             height += 1
             if height % FANOUT_BITS == 0:
