@@ -109,15 +109,16 @@ def _is_request_id(text: str | None) -> bool:
     return text is None or _matches_id(text) is not None
 
 
-COMMITTED: Final = sha256(b"\x02")
-"""A commitment's hash before its salt and content; to be copied."""
-
+_COMMITTED: Final = sha256(b"\x02")
 _LEAF: Final = sha256(b"\x00")
 
 
 def commitment(salt: bytes, content: bytes) -> str:
     """Hex of SHA-256(0x02 || salt || content)."""
-    return sha256(b"\x02" + salt + content).hexdigest()
+    digest = _COMMITTED.copy()
+    digest.update(salt)
+    digest.update(content)
+    return digest.hexdigest()
 
 
 class Envelopes:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from ledger.events import EVENT_TYPES, LEDGER_RUN_ID, Event, NewEvent, placed_event
 from ledger.integrity.merkle import Frontier
 from ledger.store.changes import RowChange, TableFold
-from ledger.store.envelope import COMMITTED, SALT_BYTES, Envelopes, are_fit, check, commitment
+from ledger.store.envelope import SALT_BYTES, Envelopes, are_fit, check, commitment
 from ledger.store.errors import EventIdReused, InvalidEvent, LedgerError, PartialBatch, VersionConflict
 from ledger.store.expected import Expected, holds
 from ledger.store.records import Batch, ContentRow, Head, Known, Receipt, Rows, Stream, encode_content
@@ -203,7 +203,6 @@ class Planner:
         # A fresh salt for each content that comes without one, drawn by one system call.
         drawn = self._entropy(SALT_BYTES * (salts.count(None) - contents.count(None)))
         fresh = iter([drawn[at : at + SALT_BYTES] for at in range(0, len(drawn), SALT_BYTES)])
-        begin = COMMITTED.copy
         committed: list[str | None] = []
         rows: list[ContentRow] = []
         for position, content, given in zip(positions, contents, salts, strict=True):
@@ -212,10 +211,7 @@ class Planner:
                 continue
             salt = given or next(fresh)
             rows.append((position, salt, *encode_content(content)))
-            digest = begin()
-            digest.update(salt)
-            digest.update(content)
-            committed.append(digest.hexdigest())
+            committed.append(commitment(salt, content))
         return committed, rows
 
 
